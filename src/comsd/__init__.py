@@ -1,0 +1,32 @@
+"""Unsupervised skill discovery: pre-train skills, look at them, compare methods.
+
+>>> import comsd
+>>> run = comsd.pretrain("comsd", env="maze-tree", skills=10, seed=0, run="runs/tree")
+>>> comsd.evaluate(run).metrics["occupancy_entropy"]
+"""
+
+from comsd.api import Evaluation, evaluate, load, pretrain, resume
+from comsd.errors import InputError, RunError
+from comsd.methods import METHODS, Method, MethodConfig
+from comsd.run import Run
+from comsd.skills import Box, OneHot, SkillSpace, Sphere
+from comsd.types import Batch
+
+__all__ = [
+    "METHODS",
+    "Batch",
+    "Box",
+    "Evaluation",
+    "InputError",
+    "Method",
+    "MethodConfig",
+    "OneHot",
+    "Run",
+    "RunError",
+    "SkillSpace",
+    "Sphere",
+    "evaluate",
+    "load",
+    "pretrain",
+    "resume",
+]

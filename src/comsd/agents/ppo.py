@@ -1,0 +1,210 @@
+"""PPO (Schulman et al. 2017) with a Beta policy, for skill-conditioned on-policy learning.
+
+The policy and the value see [obs, skill], standardised: a bare one-hot is a weak input. Actions
+live in [-1, 1]^A: a = 2u - 1 with u ~ Beta, both concentrations above one, so unimodal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from comsd.config import Settings, setting
+from comsd.errors import RunError
+from comsd.nets import MLP, Adam, Standardise, with_gradient
+from comsd.skills import SkillSpace
+from comsd.terms import RunningMoments
+from comsd.types import Batch, Metrics, ObsInfo
+
+EDGE = 1e-6  # samples stay this far inside (0, 1), where the density is finite
+
+CODE = "authors' maze code"
+
+
+@dataclass(frozen=True)
+class PPOConfig(Settings):
+    hidden: int = setting(128, "width of the two hidden layers of policy and value", CODE, low=1)
+    lr: float = setting(3e-4, "learning rate", CODE, above=0)
+    adam_eps: float = setting(1e-5, "epsilon of Adam", "usual for PPO; authors' code 1e-3", above=0)
+    envs: int = setting(50, "episodes per cycle, run side by side", CODE, low=1)
+    epochs: int = setting(4, "passes over each cycle's data", CODE, low=1)
+    minibatches: int = setting(10, "minibatches per pass", CODE, low=1)
+    discount: float = setting(0.99, "gamma", CODE, low=0, high=1)
+    gae_lambda: float = setting(0.98, "lambda of the advantage estimate", CODE, low=0, high=1)
+    clip: float = setting(0.2, "clip range of the probability ratio", CODE, above=0)
+    entropy: float = setting(0.025, "weight of the mean entropy per action dimension", CODE, low=0)
+    concentration: float = setting(1.05, "lower bound of the Beta concentrations", CODE, low=0)
+
+
+def beta_terms(concentrations: Tensor, log_u: Tensor) -> tuple[Tensor, ...]:
+    """Log density and entropy of u under Beta(a, b), and both gradients in [a, b].
+
+    concentrations (B, 2A) = [a, b]; log_u (B, 2A) = [log u, log(1 - u)]. The first two results
+    are (B,), summed over the A dimensions, the others (B, 2A). With psi the digamma function:
+
+        log p = (a-1) log u + (b-1) log(1-u) - log B(a, b)
+        H     = log B(a, b) - (a-1) psi(a) - (b-1) psi(b) + (a+b-2) psi(a+b)
+        d log p / da = log u - psi(a) + psi(a+b)
+        d H / da     = (a+b-2) psi'(a+b) - (a-1) psi'(a)
+    """
+    c = concentrations
+    a, b = c.chunk(2, -1)
+    both = torch.cat([c, (a + b).repeat(1, 2)], -1)  # [a, b, a+b, a+b]
+    log_gamma = both.lgamma()
+    psi, psi_sum = both.digamma().chunk(2, -1)
+    trigamma, trigamma_sum = torch.special.polygamma(1, both).chunk(2, -1)
+    excess, excess_sum = c - 1, both[:, c.shape[1] :] - 2
+    log_beta = log_gamma[:, : c.shape[1]].sum(-1) - 0.5 * log_gamma[:, c.shape[1] :].sum(-1)
+    log_density = (excess * log_u).sum(-1) - log_beta
+    entropy = log_beta - (excess * psi).sum(-1) + 0.5 * (excess_sum * psi_sum).sum(-1)
+    d_density = log_u - psi + psi_sum
+    d_entropy = excess_sum * trigamma_sum - excess * trigamma
+    return log_density, entropy, d_density, d_entropy
+
+
+def beta_log_density(concentrations: Tensor, log_u: Tensor) -> Tensor:
+    """The first of `beta_terms`, alone."""
+    a, b = concentrations.chunk(2, -1)
+    log_beta = concentrations.lgamma().sum(-1) - (a + b).lgamma().sum(-1)
+    return ((concentrations - 1) * log_u).sum(-1) - log_beta
+
+
+def to_unit(action: Tensor) -> Tensor:
+    """[-1, 1] -> (0, 1), the inverse of what `act` does; (B, 2A) = [log u, log(1 - u)]."""
+    u = ((action + 1) / 2).clamp(EDGE, 1 - EDGE)
+    return torch.cat([u.log(), (1 - u).log()], -1)
+
+
+def discounted_sums(x: Tensor, rate: float) -> Tensor:
+    """y_t = x_t + rate * y_{t+1} along the first dimension."""
+    steps = torch.arange(len(x), device=x.device)
+    power = (steps[None] - steps[:, None]).clamp_min(0)
+    return torch.triu(rate ** power.to(x.dtype)) @ x
+
+
+def advantages(reward: Tensor, value: Tensor, discount: float, gae_lambda: float) -> Tensor:
+    """Generalised advantages of whole episodes, (T, N), from rewards (T, N), values (T + 1, N).
+
+    Every column is one episode that ends by time limit: the last value is bootstrapped, and
+    nothing flows from one episode into another.
+    """
+    delta = reward + discount * value[1:] - value[:-1]
+    return discounted_sums(delta, discount * gae_lambda)
+
+
+class RewardScale(nn.Module):
+    """Centres rewards by their running mean, divides by the running std of their returns.
+
+    Intrinsic rewards have a large constant part; left in, the value net would spend its
+    time on it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rewards = RunningMoments()
+        self.returns = RunningMoments()
+
+    def forward(self, reward: Tensor, discount: float) -> Tensor:
+        self.rewards.update(reward)
+        centred = reward - self.rewards.mean.to(reward.dtype)
+        self.returns.update(discounted_sums(centred, discount))
+        return centred / (self.returns.std.to(reward.dtype) + 1e-8)
+
+
+class PPO(nn.Module):
+    """A skill-conditioned Beta policy, its value, and how they learn."""
+
+    def __init__(self, config: PPOConfig, space: SkillSpace, obs: ObsInfo, actions: int) -> None:
+        super().__init__()
+        self.config = config
+        skill = torch.ones(space.dim, device=obs.mean.device)
+        mean = torch.cat([obs.mean, space.mean * skill])
+        self.inputs = Standardise(mean, torch.cat([obs.std, space.std * skill]))
+        self.policy = MLP(len(mean), config.hidden, config.hidden, 2 * actions)
+        self.value = MLP(len(mean), config.hidden, config.hidden, 1)
+        self.reward_scale = RewardScale()
+        weights = [*self.policy.parameters(), *self.value.parameters()]
+        self.optimizer = Adam(weights, config.lr, config.adam_eps)
+
+    def concentrations(self, x: Tensor) -> Tensor:
+        return F.softplus(self.policy(x)) + self.config.concentration
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, skill: Tensor, rng: np.random.Generator | None = None) -> Tensor:
+        """Actions (N, A) in [-1, 1]; without a generator the mean action."""
+        x = self.inputs(torch.cat([obs, skill], -1))
+        a, b = self.concentrations(x).chunk(2, -1)
+        if rng is None:
+            return 2 * a / (a + b) - 1
+        u = rng.beta(a.cpu().numpy(), b.cpu().numpy()).astype(np.float32)
+        return torch.from_numpy(2 * u - 1).to(obs.device)
+
+    def update(
+        self, batch: Batch, reward: Tensor, num_envs: int, rng: np.random.Generator
+    ) -> Metrics:
+        """Clipped policy steps on one cycle, (T * N) rows in time-major order."""
+        c = self.config
+        with torch.no_grad():
+            x = self.inputs(torch.cat([batch.obs, batch.skill], -1))
+            last = self.inputs(torch.cat([batch.next_obs, batch.skill], -1)[-num_envs:])
+            log_u = to_unit(batch.action)
+            old = beta_log_density(self.concentrations(x), log_u)
+            value = self.value(torch.cat([x, last])).view(-1, num_envs)
+            scaled = self.reward_scale(reward.view(-1, num_envs), c.discount)
+            advantage = advantages(scaled, value, c.discount, c.gae_lambda)
+            target = (advantage + value[:-1]).flatten()
+            advantage = advantage.flatten()
+            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+            data = torch.cat([x, log_u, torch.stack([old, advantage, target], -1)], -1)
+        sizes = [x.shape[1], log_u.shape[1], 1, 1, 1]
+        metrics: Metrics = {}
+        for rows in shuffled(data, c.epochs, c.minibatches, rng):
+            metrics = self.step(*rows.split(sizes, -1))
+        if not all(bool(torch.isfinite(p).all()) for p in self.parameters()):
+            raise RunError("the weights of the policy or its value hold NaN or infinity")
+        spread = self.reward_scale.returns.std
+        return {"ppo/reward": reward.mean(), "ppo/return_std": spread, **metrics}
+
+    def step(
+        self, x: Tensor, log_u: Tensor, old: Tensor, advantage: Tensor, target: Tensor
+    ) -> Metrics:
+        loss, metrics = self.loss(x, log_u, old[:, 0], advantage[:, 0], target)
+        self.optimizer.descend(loss)
+        return metrics
+
+    def loss(
+        self, x: Tensor, log_u: Tensor, old: Tensor, advantage: Tensor, target: Tensor
+    ) -> tuple[Tensor, Metrics]:
+        """Clipped surrogate, entropy bonus and value error, with the gradient in closed form.
+
+        The surrogate's gradient is ratio * advantage * d log p where the clip does not bind.
+        """
+        c, rows, dims = self.config, len(x), log_u.shape[1] // 2
+        out, value = self.policy(x), self.value(x)
+        with torch.no_grad():
+            concentrations = F.softplus(out) + c.concentration
+            log_density, entropy, d_density, d_entropy = beta_terms(concentrations, log_u)
+            ratio = (log_density - old).exp_()
+            gain = ratio * advantage
+            bound = ratio.clamp(1 - c.clip, 1 + c.clip).mul_(advantage)
+            weight = torch.where(gain <= bound, gain, 0.0) / -rows
+            bonus = c.entropy / dims  # per action dimension
+            d_out = (weight[:, None] * d_density).add_(d_entropy, alpha=-bonus / rows)
+            d_out *= out.sigmoid()  # softplus
+            error = value - target
+            entropy = entropy.mean()
+            value_loss = 0.5 * error.square().mean()
+            loss = value_loss - torch.minimum(gain, bound).mean() - bonus * entropy
+        loss = with_gradient(loss, (out, d_out), (value, error / rows))
+        return loss, {"ppo/value_loss": value_loss, "ppo/entropy": entropy / dims}
+
+
+def shuffled(data: Tensor, epochs: int, minibatches: int, rng: np.random.Generator):
+    """Minibatches of the rows of `data`, in a new order every epoch."""
+    for _ in range(epochs):
+        order = torch.from_numpy(rng.permutation(len(data))).to(data.device)
+        yield from data[order].chunk(minibatches)

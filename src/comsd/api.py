@@ -1,0 +1,72 @@
+"""The verbs: what the command line calls and what a notebook calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from comsd.config import resolve
+from comsd.evaluation import evaluate_policy
+from comsd.loop import prepare, train
+from comsd.plots import draw_skills
+from comsd.run import Run
+
+
+def silent(message: str) -> None:
+    """No report."""
+
+
+def pretrain(
+    method: str,
+    /,
+    *,
+    env: str,
+    run: Path | str,
+    preset: str = "paper",
+    report: Callable[[str], None] = silent,
+    **settings: Any,
+) -> Run:
+    """Discover skills without rewards; everything goes to the directory `run`.
+
+    Settings: those of the run by name (`skills=10, seed=1, steps=100_000`), those of the method
+    and of the agent as dicts (`method={"alpha": 0.2}, agent={"lr": 1e-4}`).
+    """
+    config, sources = resolve(method, env, preset, **settings)
+    started = Run.create(run, config, sources)
+    train(started, report)
+    return started
+
+
+def resume(run: Path | str, report: Callable[[str], None] = silent) -> Run:
+    """Continue a run where its last checkpoint is, exactly as if it had never stopped."""
+    opened = Run(run)
+    train(opened, report)
+    return opened
+
+
+def load(run: Path | str) -> Run:
+    """Open a run to use its policy: `load(path).policy.act(obs, skill)`."""
+    return Run(run)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a run's skills do, beside what random actions do."""
+
+    metrics: dict[str, float]
+    random: dict[str, float]
+    picture: Path
+
+
+def evaluate(
+    run: Run | Path | str, *, greedy: bool = False, random_start: bool = False
+) -> Evaluation:
+    """Roll out every skill, measure and draw. `greedy` takes mean actions."""
+    opened = run if isinstance(run, Run) else Run(run)
+    prepare(opened)
+    options = {"greedy": greedy, "random_start": random_start}
+    metrics = evaluate_policy(opened, opened.policy, **options)
+    baseline = evaluate_policy(opened, None, random_start=random_start)
+    return Evaluation(metrics, baseline, draw_skills(opened))

@@ -1,0 +1,148 @@
+"""Checkpoints: directories of safetensors and JSON that appear whole or not at all.
+
+A state is a tree of dicts and lists whose leaves are tensors, arrays and JSON values. The tensors
+of each top-level branch go to one safetensors file, so that the agent can be read alone; the rest
+goes to `state.json` together with the checksum of every file. A checkpoint is written beside its
+place, flushed to disk and then renamed; the one before it is deleted only after that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from comsd.errors import RunError
+
+FORMAT = 1
+KEEP = 2
+MANIFEST = "state.json"
+
+
+def pack(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+    """The tree with tensors and arrays replaced by references to `tensors`."""
+    if isinstance(tree, dict):
+        return {str(key): pack(value, f"{path}/{key}", tensors) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [pack(value, f"{path}/{i}", tensors) for i, value in enumerate(tree)]
+    if isinstance(tree, (Tensor, np.ndarray)):
+        kind = "tensor" if isinstance(tree, Tensor) else "array"
+        tensor = torch.as_tensor(tree).detach().cpu().contiguous().clone()
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise RunError(f"not saved: {path.lstrip('/')} holds NaN or infinity")
+        tensors[path] = tensor
+        return {"$" + kind: path}
+    return tree
+
+
+def unpack(tree: Any, tensors: dict[str, Tensor]) -> Any:
+    """The inverse of `pack`."""
+    if isinstance(tree, dict):
+        if "$tensor" in tree:
+            return tensors[tree["$tensor"]]
+        if "$array" in tree:
+            return tensors[tree["$array"]].numpy()
+        return {key: unpack(value, tensors) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [unpack(value, tensors) for value in tree]
+    return tree
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace a JSON file in one step."""
+    aside = path.with_name(path.name + ".tmp")
+    aside.write_text(json.dumps(value, indent=1) + "\n")
+    flush(aside)
+    aside.rename(path)
+    flush(path.parent)
+
+
+def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
+    """Write `folder/<step>` and drop all but the newest two."""
+    folder.mkdir(exist_ok=True)
+    for leftover in folder.glob(".tmp-*"):
+        shutil.rmtree(leftover)
+    place, aside = folder / f"{step:012d}", folder / f".tmp-{step}"
+    aside.mkdir()
+    try:
+        tree, files = {}, {}
+        for branch, value in state.items():
+            tensors: dict[str, Tensor] = {}
+            tree[branch] = pack(value, branch, tensors)
+            name = f"{branch}.safetensors"
+            save_file(tensors, aside / name)
+            flush(aside / name)
+            files[name] = digest(aside / name)
+        write_json(
+            aside / MANIFEST, {"format": FORMAT, "step": step, "files": files, "state": tree}
+        )
+        if place.exists():  # the same step again, after falling back to an older checkpoint
+            shutil.rmtree(place)
+        aside.rename(place)
+        flush(folder)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    for old in sorted(found(folder))[:-KEEP]:
+        shutil.rmtree(old)
+    return place
+
+
+def found(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.glob("[0-9]*") if path.is_dir())
+
+
+def read(place: Path, branches: list[str] | None = None) -> dict[str, Any]:
+    """The state of one checkpoint, or only some branches of it; checks every file it reads."""
+    try:
+        manifest = json.loads((place / MANIFEST).read_text())
+        if manifest["format"] != FORMAT:
+            raise RunError(f"{place} has format {manifest['format']}, this version reads {FORMAT}")
+        state = {}
+        for branch in branches or manifest["state"]:
+            file = place / f"{branch}.safetensors"
+            if digest(file) != manifest["files"][file.name]:
+                raise RunError(f"{file} is damaged: its checksum does not match")
+            state[branch] = unpack(manifest["state"][branch], load_file(file))
+        return state
+    except FileNotFoundError as error:
+        raise RunError(f"{error.filename} is missing") from None
+    except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError):
+        raise RunError(f"{place / MANIFEST} is damaged") from None
+    except SafetensorError as error:
+        raise RunError(f"{place} is damaged: {error}") from None
+
+
+def latest(folder: Path, branches: list[str] | None = None) -> tuple[dict[str, Any], list[str]]:
+    """The newest checkpoint that is whole, and what was wrong with newer ones."""
+    problems: list[str] = []
+    for place in sorted(found(folder), reverse=True):
+        try:
+            return read(place, branches), problems
+        except RunError as error:
+            problems.append(str(error))
+    if problems:
+        raise RunError("no checkpoint can be read: " + "; ".join(problems))
+    raise RunError(f"{folder} holds no checkpoint")

@@ -1,0 +1,179 @@
+"""Settings: frozen dataclasses whose every field carries its meaning, its range and its source.
+
+A value comes from, later wins: the field's default · the method's values for the family of
+environments · the preset · an explicit flag. `resolve` puts them together and remembers where
+each came from, which is what `comsd config` prints.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_type_hints
+
+from comsd.errors import InputError
+
+T = TypeVar("T")
+S = TypeVar("S", bound="Settings")
+
+
+class Setting(NamedTuple):
+    """A value and where it comes from."""
+
+    value: Any
+    source: str
+
+
+def setting(
+    default: T,
+    help: str,
+    source: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+) -> T:
+    """A dataclass field: low <= value <= high, or above < value."""
+    limits = {"low": low, "high": high, "above": above}
+    return field(default=default, metadata={"help": help, "source": source, **limits})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A group of settings that checks its own values."""
+
+    def __post_init__(self) -> None:
+        for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
+            choices = get_args(get_type_hints(type(self))[f.name])
+            if choices and value not in choices:
+                allowed = ", ".join(map(str, choices))
+                raise InputError(f"{f.name} is {value!r}; allowed: {allowed}")
+            self._check_range(f.name, value, f.metadata)
+
+    @staticmethod
+    def _check_range(name: str, value: Any, limits: Mapping[str, Any]) -> None:
+        low, high, above = (limits.get(key) for key in ("low", "high", "above"))
+        if (low is not None and not value >= low) or (high is not None and not value <= high):
+            bounds = f"at least {low}" if high is None else f"between {low} and {high}"
+            raise InputError(f"{name} is {value}; it must be {bounds}")
+        if above is not None and not value > above:
+            raise InputError(f"{name} is {value}; it must be greater than {above}")
+
+
+@dataclass(frozen=True)
+class RunSettings(Settings):
+    """What is run, for how long, and what is written down on the way."""
+
+    method: str = setting("comsd", "the method; `comsd methods` lists them", "you")
+    env: str = setting("maze-tree", "the environment; `comsd envs` lists them", "you")
+    preset: Literal["paper", "lite", "smoke"] = setting(
+        "paper", "paper: its full length; lite: shorter; smoke: seconds", "paper"
+    )
+    space: Literal["one-hot", "box", "sphere"] = setting("one-hot", "kind of skill space", "paper")
+    skills: int = setting(10, "number of skills, or of dimensions of the skill", "paper", low=2)
+    seed: int = setting(0, "seed of all randomness", "you", low=0)
+    steps: int = setting(6_250_000, "environment steps in all", "paper", low=1)
+    device: str = setting("cpu", "torch device", "this library")
+    threads: int = setting(1, "CPU threads of this run", "several runs share a machine", low=1)
+    log_every: int = setting(
+        25_000, "environment steps between lines of metrics.csv", "ours", low=1
+    )
+    evaluate_every: int = setting(
+        125_000, "environment steps between lines of evaluations.csv", "ours", low=1
+    )
+    rollouts: int = setting(100, "rollouts per skill in an evaluation", "ours", low=1)
+    checkpoint_every: int = setting(125_000, "environment steps between checkpoints", "ours", low=1)
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole run, resolved: nothing is decided later."""
+
+    run: RunSettings
+    method: Settings
+    agent: Settings
+
+    def to_json(self) -> dict[str, dict[str, Any]]:
+        return dataclasses.asdict(self)
+
+    def flat(self) -> dict[str, Any]:
+        """Every value by its dotted name."""
+        groups = self.to_json().items()
+        return {f"{group}.{name}": value for group, d in groups for name, value in d.items()}
+
+
+def choose(field_name: str, value: str, allowed: Mapping[str, T]) -> T:
+    if value not in allowed:
+        near = difflib.get_close_matches(value, allowed, 1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise InputError(f"{field_name} is {value!r}{hint}; allowed: {', '.join(allowed)}")
+    return allowed[value]
+
+
+def replace(settings: S, group: str, values: Mapping[str, Any]) -> S:
+    """A copy with other values; an unknown name is the user's mistake."""
+    names = [f.name for f in dataclasses.fields(settings)]
+    for name in values:
+        choose(f"setting of {group}", name, dict.fromkeys(names))
+    try:
+        return dataclasses.replace(settings, **values)
+    except InputError as error:
+        prefix = "" if group == "run" else f"{group}."
+        raise InputError(f"{prefix}{error}") from None
+
+
+def resolve(
+    method: str, env: str, preset: str = "paper", /, **overrides: Any
+) -> tuple[Config, dict[str, str]]:
+    """The config of a run and the source of each value, both by dotted name.
+
+    Overrides: run settings by name (`seed=1`), groups as dicts (`method={"alpha": 0.2}`).
+    """
+    from comsd.agents.ppo import PPOConfig
+    from comsd.envs import ENVS
+    from comsd.methods import METHODS
+
+    method_class = choose("method", method, METHODS)
+    spec = choose("env", env, ENVS)
+    preset_values = choose("preset", preset, spec.presets)
+
+    layers: dict[str, Setting] = {}
+    layers |= {"run.space": spec.space, "run.skills": spec.skills}
+    tuned = method_class.config_class.tuned.get(spec.family, {})
+    layers |= {f"method.{name}": value for name, value in tuned.items()}
+    layers |= preset_values
+    layers |= {f"run.{k}": Setting(v, "you") for k, v in (("method", method), ("env", env))}
+    layers["run.preset"] = Setting(preset, "you")
+    for key, value in overrides.items():
+        group = value if isinstance(value, Mapping) else {key: value}
+        name = key if isinstance(value, Mapping) else "run"
+        choose("group of settings", name, dict.fromkeys(("run", "method", "agent")))
+        layers |= {f"{name}.{k}": Setting(v, "you") for k, v in group.items()}
+
+    groups: dict[str, Any] = {
+        "run": RunSettings(),
+        "method": method_class.config_class(),
+        "agent": PPOConfig(),
+    }
+    sources = {
+        f"{group}.{f.name}": f.metadata["source"]
+        for group, settings in groups.items()
+        for f in dataclasses.fields(settings)
+    }
+    for group, settings in groups.items():
+        prefix = f"{group}."
+        values = {k.removeprefix(prefix): s for k, s in layers.items() if k.startswith(prefix)}
+        groups[group] = replace(settings, group, {k: s.value for k, s in values.items()})
+        sources |= {prefix + k: s.source for k, s in values.items()}
+    return Config(**groups), sources
+
+
+def from_json(data: Mapping[str, Mapping[str, Any]]) -> Config:
+    """The config that `to_json` wrote."""
+    run = data["run"]
+    groups = {k: dict(v) for k, v in data.items()}
+    config, _ = resolve(run["method"], run["env"], run["preset"], **groups)
+    return config

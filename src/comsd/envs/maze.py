@@ -1,0 +1,258 @@
+"""Two-dimensional mazes of unit cells: a point moves, walls stop it, nothing is rewarded.
+
+The mazes are those of EDL (Campos et al. 2020). A maze is a map with one hexadecimal digit per
+cell, the sum of its open sides: 1 up, 2 right, 4 down, 8 left; '.' is solid. Cells are centred on
+integer coordinates, so a wall lies on a half-integer line.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comsd.envs.base import Array, Step
+
+Cell = tuple[int, int]
+
+UP, RIGHT, DOWN, LEFT = 0, 1, 2, 3
+SIDES: dict[int, Cell] = {UP: (0, 1), RIGHT: (1, 0), DOWN: (0, -1), LEFT: (-1, 0)}
+
+REACH = 0.95  # longest move per axis; below 1, so a move crosses at most one edge per axis
+HORIZON = 50
+MARGIN = 0.05  # the start keeps this far from walls
+PULL_BACK = 0.01  # a blocked move ends up to this far from the wall
+
+
+class Maze:
+    """The geometry: which cells exist, which sides are open, and how a move ends."""
+
+    def __init__(
+        self,
+        name: str,
+        rows: str,
+        *,
+        corner: Cell = (0, 0),
+        start: Cell = (0, 0),
+        origin: tuple[float, float] | None = None,
+    ) -> None:
+        """`corner` is the cell of the map's first digit, `origin` where evaluations begin."""
+        self.name = name
+        self.start = start
+        self.origin = origin or (float(start[0]), float(start[1]))
+        self.sides: dict[Cell, int] = {
+            (corner[0] + x, corner[1] - y): int(digit, 16)
+            for y, row in enumerate(rows.split("/"))
+            for x, digit in enumerate(row)
+            if digit != "."
+        }
+        self.cells: list[Cell] = sorted(self.sides)
+        for cell in self.cells:
+            for side, step in SIDES.items():
+                facing = (side + 2) % 4
+                neighbour = (cell[0] + step[0], cell[1] + step[1])
+                if self.is_open(cell, side) and not self.is_open(neighbour, facing):
+                    raise ValueError(f"maze {name}: cell {cell} opens to {neighbour}, not back")
+        self.number = {cell: i for i, cell in enumerate(self.cells)}
+        self.centres = np.array(self.cells, dtype=float)
+        self._next = np.full((len(self.cells), 4), -1)  # cell behind each side; -1 is a wall
+        for i, cell in enumerate(self.cells):
+            for side, (dx, dy) in SIDES.items():
+                if self.is_open(cell, side):
+                    self._next[i, side] = self.number[cell[0] + dx, cell[1] + dy]
+        self._low = self.centres.min(0).astype(int)
+        self._table = np.full(self.centres.max(0).astype(int) - self._low + 1, -1)
+        self._table[tuple(self.centres.astype(int).T - self._low[:, None])] = np.arange(
+            len(self.cells)
+        )
+
+    def is_open(self, cell: Cell, side: int) -> bool:
+        return bool(self.sides.get(cell, 0) >> side & 1)
+
+    def neighbours(self, cell: Cell) -> list[Cell]:
+        return [(cell[0] + d[0], cell[1] + d[1]) for s, d in SIDES.items() if self.is_open(cell, s)]
+
+    def cell_index(self, position: NDArray[np.floating]) -> NDArray[np.int64]:
+        """Number of the cell around each (..., 2) position; -1 outside the maze."""
+        cell = np.rint(position).astype(int) - self._low
+        inside = ((cell >= 0) & (cell < self._table.shape)).all(-1)
+        cell = np.where(inside[..., None], cell, 0)
+        return np.where(inside, self._table[cell[..., 0], cell[..., 1]], -1)
+
+    def move(
+        self,
+        position: NDArray[np.float64],
+        cell: NDArray[np.int64],
+        delta: NDArray[np.float64],
+        rng: np.random.Generator,
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Move (N, 2) positions in (N,) cells by |delta| < 1, sliding along walls.
+
+        Each axis crosses at most one edge. The crossings are taken in the order in which they are
+        reached, each from the cell the point is really in then, so that no corner leaks.
+        """
+        centre = self.centres[cell]
+        target = position + delta
+        towards = np.copysign(0.5, delta)
+        edge = centre + towards
+        crosses = np.abs(target - centre) > 0.5
+        when = np.divide(edge - position, delta, out=np.full_like(delta, np.inf), where=crosses)
+        side = np.where(delta > 0, (RIGHT, UP), (LEFT, DOWN))
+        first = (when[:, 1] < when[:, 0]).astype(np.int64)  # the axis; a tie takes x
+        blocked = np.zeros_like(crosses)
+        rows = np.arange(len(cell))
+        for axis in (first, 1 - first):
+            crossing = crosses[rows, axis]
+            behind = self._next[cell, side[rows, axis]]
+            blocked[rows, axis] = crossing & (behind < 0)
+            cell = np.where(crossing & (behind >= 0), behind, cell)
+        pull_back = 1e-6 + PULL_BACK * rng.random(delta.shape)
+        return np.where(blocked, edge - 2 * towards * pull_back, target), cell
+
+    def random_start(self, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        low = [-0.5 + MARGIN * (not self.is_open(self.start, s)) for s in (LEFT, DOWN)]
+        high = [0.5 - MARGIN * (not self.is_open(self.start, s)) for s in (RIGHT, UP)]
+        return np.array(self.start) + rng.uniform(low, high, size=(n, 2))
+
+    @cached_property
+    def depth(self) -> NDArray[np.int64]:
+        """Number of cell-to-cell steps from the start to each cell."""
+        steps = {self.start: 0}
+        queue = deque([self.start])
+        while queue:
+            cell = queue.popleft()
+            for neighbour in self.neighbours(cell):
+                if neighbour not in steps:
+                    steps[neighbour] = steps[cell] + 1
+                    queue.append(neighbour)
+        return np.array([steps[cell] for cell in self.cells])
+
+    @cached_property
+    def arms(self) -> list[set[int]]:
+        """The dead ends: each leaf with its corridor up to the junction, as cell numbers."""
+        arms: list[set[int]] = []
+        for leaf in self.cells:
+            if leaf == self.start or len(self.neighbours(leaf)) != 1:
+                continue
+            arm, cell = [leaf], self.neighbours(leaf)[0]
+            while len(self.neighbours(cell)) == 2 and cell != self.start:
+                onward = [n for n in self.neighbours(cell) if n not in arm]
+                arm.append(cell)
+                cell = onward[0]
+            arms.append({self.number[c] for c in arm})
+        return arms
+
+    @cached_property
+    def branches(self) -> list[set[int]]:
+        """What the first junction separates, without the arms, as cell numbers."""
+        removed = set().union(*self.arms) if self.arms else set[int]()
+        trunk, cell = [self.start], self.start
+        while len(onward := [n for n in self.neighbours(cell) if n not in trunk]) == 1:
+            cell = onward[0]
+            trunk.append(cell)
+        left = set(range(len(self.cells))) - removed - {self.number[c] for c in trunk}
+        branches: list[set[int]] = []
+        while left:
+            branch, queue = set[int](), [min(left)]
+            while queue:
+                i = queue.pop()
+                if i in left:
+                    left.remove(i)
+                    branch.add(i)
+                    queue += [self.number[n] for n in self.neighbours(self.cells[i])]
+            branches.append(branch)
+        return branches
+
+    @cached_property
+    def walls(self) -> NDArray[np.float64]:
+        """Unit wall segments, (W, 2 ends, 2), each once."""
+        segments: set[tuple[Cell, Cell]] = set()
+        for x, y in self.cells:
+            corners = {UP: ((-1, 1), (1, 1)), RIGHT: ((1, -1), (1, 1))}
+            corners |= {DOWN: ((-1, -1), (1, -1)), LEFT: ((-1, -1), (-1, 1))}
+            for side, ends in corners.items():
+                if not self.is_open((x, y), side):  # doubled coordinates are exact as integers
+                    a, b = ((2 * x + dx, 2 * y + dy) for dx, dy in ends)
+                    segments.add((a, b))
+        return np.array(sorted(segments)) / 2
+
+    @cached_property
+    def moments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and standard deviation of a point uniform over the maze."""
+        return self.centres.mean(0), np.sqrt(self.centres.var(0) + 1 / 12)
+
+
+class MazeEnv:
+    """`num_envs` points in one maze."""
+
+    obs_dim = 2
+    action_dim = 2
+
+    def __init__(self, maze: Maze, num_envs: int, seed: int, *, fixed_start: bool = False) -> None:
+        self.maze, self.num_envs, self.horizon = maze, num_envs, HORIZON
+        self.fixed_start = fixed_start
+        mean, std = maze.moments
+        self.obs_mean, self.obs_std = mean.astype(np.float32), std.astype(np.float32)
+        self.rng = np.random.default_rng(seed)
+        self.reset()
+
+    def reset(self) -> Array:
+        self.clock = 0
+        if self.fixed_start:
+            self.position = np.tile(self.maze.origin, (self.num_envs, 1))
+        else:
+            self.position = self.maze.random_start(self.num_envs, self.rng)
+        self.cell = np.full(self.num_envs, self.maze.number[self.maze.start])
+        return self.position.astype(np.float32)
+
+    def step(self, action: Array) -> Step:
+        delta = REACH * action.astype(np.float64)
+        self.position, self.cell = self.maze.move(self.position, self.cell, delta, self.rng)
+        self.clock += 1
+        reward = np.zeros(self.num_envs, dtype=np.float32)
+        return Step(self.position.astype(np.float32), reward, self.clock == self.horizon)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "position": self.position,
+            "cell": self.cell,
+            "clock": self.clock,
+            "rng": self.rng.bit_generator.state,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.position, self.cell, self.clock = state["position"], state["cell"], state["clock"]
+        self.rng.bit_generator.state = state["rng"]
+
+
+_CORRIDOR = "2aaaaaaaaa8"
+_LARGE = (
+    "42eaaaa86c/3c56868691/43d783c568/3c55445794/479793d785/"
+    "3fabac57ad/4544417941/7f95783eb8/516fbc696c/3a9383ba91"
+)
+_BOTTLENECK = (
+    "6eeeeec6ec/7fffffd7fd/7fffffd7fd/7fffffd7fd/3bbbbfd7fd/"
+    "6eeec7d7fd/7fffd7fffd/7fffd3bfb9/7ffffee96c/3bbb93bab9"
+)
+_TREE = (
+    "......4....../......5....../..6aaabaaac../..5.......5../"
+    "6abac...6abac/5...5...5...5/1...1...1...1"
+)
+
+MAZES: dict[str, Maze] = {
+    maze.name: maze
+    for maze in (
+        Maze("tree", _TREE, corner=(-6, 0), origin=(0.0, -0.5)),
+        Maze("a", "4.4.4/5.5.5/7a9.5/5...5/3aaa9"),
+        Maze("b", "4.4.4/5.5.5/5.5.5/5.5.5/3aba9"),
+        Maze("c", "4.6ac/5.5.5/5.5.5/5.5.5/3a9.1"),
+        Maze("d", "6aaeaac/5..5..5/5.454.5/3a913a9", corner=(-3, 0)),
+        Maze("corridor", _CORRIDOR, corner=(-5, 0)),
+        Maze("corridor-end", _CORRIDOR, corner=(-5, 0), start=(-5, 0)),
+        Maze("large", _LARGE, corner=(0, 9)),
+        Maze("bottleneck", _BOTTLENECK, corner=(0, 9)),
+    )
+}

@@ -1,0 +1,144 @@
+"""How well do skills explore a maze, and can they be told apart? Numbers, not pictures.
+
+"Cells touched at least once" is not among them: a random policy touches them all.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+from scipy.stats import entropy
+
+from comsd.agents.ppo import PPO
+from comsd.envs.maze import Maze, MazeEnv
+from comsd.skills import SkillSpace
+
+Cells = NDArray[np.int64]
+
+OWNED = 0.5  # a skill owns a place when at least this share of its rollouts ends there
+NEIGHBOURS = 5
+DUPLICATES = 0.3  # Jensen-Shannon distance below which two skills count as the same
+
+MEANINGS: dict[str, str] = {
+    "occupancy_entropy": "H(cell) / log(cells) over all visited states; 1 = even coverage",
+    "owned_arms": "dead-end arms in which some skill ends at least half its rollouts",
+    "owned_branches": "branches outside the arms owned in the same way",
+    "arms_and_branches_apart": "1 if distinct skills own each arm and each branch",
+    "end_depth": "mean number of cells from the start to the end of a rollout",
+    "identification": "5-NN leave-one-out accuracy of the skill from the end position",
+    "end_information": "I(skill; end cell) / log(skills), Miller-Madow corrected",
+    "time_information": "I(skill; cell at a random time) / log(skills), corrected",
+    "occupancy_distance": "mean Jensen-Shannon distance between skills' occupancies",
+    "nearest_occupancy_distance": "the smallest of them",
+    "duplicate_pairs": "pairs of skills closer than 0.3",
+    "territory_evenness": "Pielou evenness of the numbers of cells where each skill leads",
+    "skills_without_territory": "skills that lead in no cell",
+}
+
+
+def rollouts(
+    maze: Maze,
+    policy: PPO | None,
+    space: SkillSpace,
+    per_skill: int,
+    seed: int,
+    *,
+    greedy: bool = False,
+    random_start: bool = False,
+) -> NDArray[np.float32]:
+    """Positions (skills, rollouts, time, 2); without a policy, uniformly random actions."""
+    skills = space.grid(space.dim)
+    rng = np.random.default_rng(seed)
+    env = MazeEnv(maze, len(skills) * per_skill, seed, fixed_start=not random_start)
+    skill = skills.repeat_interleave(per_skill, 0)
+    path = [env.reset()]
+    for _ in range(env.horizon):
+        if policy is None:
+            action = rng.uniform(-1, 1, (env.num_envs, 2)).astype(np.float32)
+        else:
+            obs = torch.from_numpy(path[-1])
+            device = policy.inputs.mean.device
+            noise = None if greedy else rng
+            action = policy.act(obs.to(device), skill.to(device), noise).cpu().numpy()
+        path.append(env.step(action).obs)
+    return np.stack(path, 1).reshape(len(skills), per_skill, env.horizon + 1, 2)
+
+
+def corrected_information(label: Cells, value: Cells) -> float:
+    """I(label; value) in nats from counts, each entropy with Miller and Madow's correction."""
+
+    def nats(*columns: Cells) -> float:
+        counts = np.unique(np.stack(columns), axis=1, return_counts=True)[1]
+        return float(entropy(counts)) + (len(counts) - 1) / (2 * counts.sum())
+
+    return nats(label) + nats(value) - nats(label, value)
+
+
+def identification(ends: NDArray[np.float32], label: Cells) -> float:
+    """Leave-one-out accuracy of a k-nearest-neighbour vote."""
+    nearest = np.asarray(KDTree(ends).query(ends, k=NEIGHBOURS + 1)[1])
+    rows = np.arange(len(ends))
+    is_self = nearest == rows[:, None]
+    is_self[~is_self.any(1), -1] = True  # many coincident points: drop the last instead
+    votes = label[nearest[~is_self].reshape(len(ends), NEIGHBOURS)]
+    ballots = np.zeros((len(ends), label.max() + 1), dtype=int)
+    np.add.at(ballots, (np.repeat(rows, NEIGHBOURS), votes.ravel()), 1)
+    return float((ballots.argmax(1) == label).mean())
+
+
+def jensen_shannon(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
+    """Distance in [0, 1]: the root of the divergence in bits."""
+    middle = (p + q) / 2
+    divergence = entropy(middle, base=2) - (entropy(p, base=2) + entropy(q, base=2)) / 2
+    return float(np.sqrt(max(divergence, 0.0)))
+
+
+def owners(ends: Cells, places: list[set[int]]) -> list[int | None]:
+    """The skill with the largest share of its rollouts ending in each place, if it owns it."""
+    result: list[int | None] = []
+    for place in places:
+        share = np.isin(ends, list(place)).mean(1)  # (skills,)
+        best = int(share.argmax())
+        result.append(best if share[best] >= OWNED else None)
+    return result
+
+
+def measure(maze: Maze, paths: NDArray[np.float32], seed: int = 0) -> dict[str, float]:
+    """All metrics of rollouts (skills, rollouts, time, 2)."""
+    num_skills, per_skill, length, _ = paths.shape
+    cells = maze.cell_index(paths)
+    num_cells, log_skills = len(maze.cells), math.log(num_skills)
+    label = np.repeat(np.arange(num_skills), per_skill)
+    ends = cells[:, :, -1]
+    counts = np.stack([np.bincount(c.ravel(), minlength=num_cells) for c in cells])
+    share = counts / counts.sum(1, keepdims=True)  # (skills, cells)
+
+    when = np.random.default_rng(seed).integers(1, length, size=(num_skills, per_skill, 1))
+    sometime = np.take_along_axis(cells, when, 2)
+    arms, branches = owners(ends, maze.arms), owners(ends, maze.branches)
+    distances = [jensen_shannon(share[i], share[j]) for i, j in combinations(range(num_skills), 2)]
+    visited = share.sum(0) > 0
+    territory = np.bincount(share.argmax(0)[visited], minlength=num_skills)
+    owned = [o for o in arms + branches if o is not None]
+    return {
+        "occupancy_entropy": float(entropy(counts.sum(0))) / math.log(num_cells),
+        "owned_arms": float(sum(o is not None for o in arms)),
+        "owned_branches": float(sum(o is not None for o in branches)),
+        "arms_and_branches_apart": float(
+            len(set(owned)) == len(owned) == len(maze.arms) + len(maze.branches)
+        ),
+        "end_depth": float(maze.depth[ends].mean()),
+        "identification": identification(paths[:, :, -1].reshape(-1, 2), label),
+        "end_information": corrected_information(label, ends.ravel()) / log_skills,
+        "time_information": corrected_information(label, sometime.ravel()) / log_skills,
+        "occupancy_distance": float(np.mean(distances)),
+        "nearest_occupancy_distance": float(np.min(distances)),
+        "duplicate_pairs": float(np.sum(np.array(distances) < DUPLICATES)),
+        "territory_evenness": float(entropy(territory)) / log_skills,
+        "skills_without_territory": float(np.sum(territory == 0)),
+    }

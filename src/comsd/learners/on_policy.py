@@ -1,0 +1,104 @@
+"""On-policy learning: collect whole episodes, fit the representation, relabel, improve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from comsd.agents.ppo import PPO, shuffled
+from comsd.envs.base import Env
+from comsd.errors import RunError
+from comsd.methods.base import Method
+from comsd.types import Batch, Metrics
+
+
+class OnPolicyLearner:
+    """One skill per episode, drawn evenly; one cycle is one episode of every environment."""
+
+    def __init__(self, env: Env, agent: PPO, method: Method, seed: np.random.SeedSequence) -> None:
+        self.env, self.agent, self.method, self.space = env, agent, method, method.space
+        self.device = agent.inputs.mean.device
+        self.optimizer = method.optimizer()
+        skills, actions, order = seed.spawn(3)
+        self.skill_rng = np.random.default_rng(skills)
+        self.action_rng = np.random.default_rng(actions)
+        self.order_rng = np.random.default_rng(order)
+        self.steps = 0  # environment steps taken
+
+    @property
+    def steps_per_cycle(self) -> int:
+        return self.env.num_envs * self.env.horizon
+
+    def collect(self) -> Batch:
+        """An episode of every environment, rows in time-major order."""
+        n, horizon = self.env.num_envs, self.env.horizon
+        skill = self.space.spread(n, self.skill_rng).to(self.device)
+        obs = np.empty((horizon + 1, n, self.env.obs_dim), dtype=np.float32)
+        action = np.empty((horizon, n, self.env.action_dim), dtype=np.float32)
+        obs[0] = self.env.reset()
+        for t in range(horizon):
+            seen = torch.from_numpy(obs[t]).to(self.device)
+            action[t] = self.agent.act(seen, skill, self.action_rng).cpu().numpy()
+            obs[t + 1] = self.env.step(action[t]).obs
+        flat = torch.from_numpy(obs).to(self.device)
+        return Batch(
+            obs=flat[:-1].flatten(0, 1),
+            action=torch.from_numpy(action).to(self.device).flatten(0, 1),
+            next_obs=flat[1:].flatten(0, 1),
+            skill=skill.repeat(horizon, 1),
+        )
+
+    def cycle(self) -> Metrics:
+        batch = self.collect()  # (T * N) transitions
+        self.represent(batch)  # what the skills look like
+        reward, metrics = self.method.rewards(batch)  # what each transition is worth
+        if not bool(torch.isfinite(reward).all()):
+            raise RunError(f"the reward of {self.method.name} holds NaN or infinity")
+        metrics |= self.agent.update(batch, reward, self.env.num_envs, self.order_rng)
+        self.steps += len(reward)
+        return metrics
+
+    def represent(self, batch: Batch) -> None:
+        """As many minibatch steps for the representation as the agent takes."""
+        if self.optimizer is None:
+            return
+        c = self.agent.config
+        data = torch.cat(batch, -1)
+        sizes = [column.shape[1] for column in batch]
+        for rows in shuffled(data, c.epochs, c.minibatches, self.order_rng):
+            part = Batch(*rows.split(sizes, -1))
+            loss, _ = self.method.loss(part, self.method.embed(part))
+            self.optimizer.descend(loss)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything the future depends on, by branch."""
+        return {
+            "agent": self.agent.state_dict(),
+            "method": self.method.state_dict(),
+            "training": {
+                "steps": self.steps,
+                "agent_optimizer": self.agent.optimizer.state_dict(),
+                "method_optimizer": self.optimizer.state_dict() if self.optimizer else {},
+                "env": self.env.state_dict(),
+                "rng": {name: rng.bit_generator.state for name, rng in self.rngs().items()},
+                "torch_rng": torch.get_rng_state(),
+            },
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        training = state["training"]
+        self.agent.load_state_dict(state["agent"])
+        self.method.load_state_dict(state["method"])
+        self.agent.optimizer.load_state_dict(training["agent_optimizer"])
+        if self.optimizer:
+            self.optimizer.load_state_dict(training["method_optimizer"])
+        self.env.load_state_dict(training["env"])
+        for name, rng in self.rngs().items():
+            rng.bit_generator.state = training["rng"][name]
+        torch.set_rng_state(training["torch_rng"])
+        self.steps = training["steps"]
+
+    def rngs(self) -> dict[str, np.random.Generator]:
+        return {"skill": self.skill_rng, "action": self.action_rng, "order": self.order_rng}

@@ -1,0 +1,112 @@
+"""The training loop: advance the learner, write down what happens, stop cleanly."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import torch
+
+from comsd.errors import InputError, RunError
+from comsd.evaluation import evaluate_policy
+from comsd.learners.on_policy import OnPolicyLearner
+from comsd.progress import Progress
+from comsd.run import Run
+
+
+class Stop:
+    """Set by the first SIGINT or SIGTERM; the second interrupts at once."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is not None:
+            raise KeyboardInterrupt
+        self.signal = number
+
+
+@contextmanager
+def graceful_stop() -> Iterator[Stop]:
+    stop = Stop()
+    try:
+        before = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread: the caller looks after signals
+        before = {}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def readable_failures(run: Run) -> Iterator[None]:
+    """Failures on the way, said with what is left and what to do."""
+    again = f"the last good checkpoint is kept, `comsd resume {run.path}` continues from it"
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise RunError(f"no space left for {run.path}: free some; {again}") from error
+        raise RunError(f"{error.filename or run.path}: {error.strerror}; {again}") from error
+
+
+def prepare(run: Run) -> None:
+    """Process-wide settings of a run."""
+    if run.device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError("device is 'cuda', but this machine has none that torch can use")
+    torch.set_num_threads(run.config.run.threads)
+    torch.set_flush_denormal(True)  # Adam's moments of dead units decay into slow denormals
+
+
+def train(run: Run, report: Callable[[str], None] = print) -> bool:
+    """Train to the configured number of steps; False if a signal stopped it before."""
+    prepare(run)
+    settings = run.config.run
+    run.lock()
+    try:
+        with readable_failures(run), graceful_stop() as stop:
+            learner = run.learner()
+            seconds, problems = run.restore(learner)
+            for problem in problems:
+                report(f"{problem}; continuing from the checkpoint before it")
+            began = time.monotonic() - seconds
+            with Progress(settings.steps, learner.steps, report) as progress:
+                while learner.steps < settings.steps and stop.signal is None:
+                    advance(run, learner, lambda: time.monotonic() - began, progress)
+            run.save(learner, time.monotonic() - began)
+            return learner.steps >= settings.steps
+    finally:
+        run.unlock()
+
+
+def advance(
+    run: Run, learner: OnPolicyLearner, seconds: Callable[[], float], progress: Progress
+) -> None:
+    """One cycle, and whatever is due after it."""
+    settings, before = run.config.run, learner.steps
+    try:
+        metrics = learner.cycle()
+    except RunError as error:
+        raise RunError(f"stopped at step {learner.steps}: {error}") from None
+    done = learner.steps >= settings.steps
+
+    def due(every: int) -> bool:
+        return done or before // every != learner.steps // every
+
+    if due(settings.log_every):
+        values = {name: float(value) for name, value in metrics.items()}
+        run.metrics.append({"step": learner.steps, **values, "seconds": round(seconds(), 2)})
+        progress.show(values)
+    if due(settings.evaluate_every):
+        figures = evaluate_policy(run, learner.agent)
+        run.evaluations.append({"step": learner.steps, **figures})
+        progress.show(figures)
+    if due(settings.checkpoint_every) and not done:
+        run.save(learner, seconds())
+    progress.advance(learner.steps)

@@ -1,0 +1,69 @@
+"""What a method is: a representation loss and an intrinsic reward on a flat batch.
+
+A method knows nothing of agents, environments, replay, schedules or logging. To add one, write a
+config and three functions; `docs/add-a-method.md` walks through it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from comsd.config import Setting, Settings, setting
+from comsd.errors import InputError
+from comsd.nets import Adam, Standardise
+from comsd.skills import Box, OneHot, SkillSpace, Sphere
+from comsd.types import Batch, Metrics, ObsInfo
+
+
+@dataclass(frozen=True)
+class MethodConfig(Settings):
+    """Settings every method has; subclasses add their own."""
+
+    hidden: int = setting(1024, "width of the hidden layers", "paper, hyper-parameter table", low=1)
+    lr: float = setting(1e-4, "learning rate of the representation", "paper, table", above=0)
+
+    tuned: ClassVar[dict[str, dict[str, Setting]]] = {}
+    """Per family of environments: values that differ from the defaults, each with its source."""
+
+
+class Method(nn.Module):
+    """Base class of all methods."""
+
+    name: ClassVar[str]
+    paper: ClassVar[str]
+    config_class: ClassVar[type[MethodConfig]] = MethodConfig
+    spaces: ClassVar[tuple[type[SkillSpace], ...]] = (OneHot, Box, Sphere)
+    reward_uses_skill: ClassVar[bool] = True
+
+    def __init__(self, config: MethodConfig, space: SkillSpace, obs: ObsInfo) -> None:
+        super().__init__()
+        if not isinstance(space, self.spaces):
+            allowed = ", ".join(s.kind for s in self.spaces)
+            raise InputError(f"space: {self.name} cannot use {space.kind!r}; allowed: {allowed}")
+        self.space, self.lr = space, config.lr
+        self.standardise = Standardise(obs.mean, obs.std)
+
+    def embed(self, batch: Batch) -> Any:
+        """The forward pass that `loss` and `reward` share."""
+        return None
+
+    def loss(self, batch: Batch, features: Any) -> tuple[Tensor, Metrics]:
+        """What the representation minimises. Not called for a method without parameters."""
+        raise AssertionError(f"{self.name} has parameters but no loss")
+
+    def reward(self, batch: Batch, features: Any) -> tuple[Tensor, Metrics]:
+        """What each transition is worth, (B,); called without gradient."""
+        raise AssertionError(f"{self.name} has no reward")
+
+    def optimizer(self) -> Adam | None:
+        """For what the loss trains; None if there is nothing to train."""
+        trained = [p for p in self.parameters() if p.requires_grad]
+        return Adam(trained, self.lr) if trained else None
+
+    @torch.no_grad()
+    def rewards(self, batch: Batch) -> tuple[Tensor, Metrics]:
+        return self.reward(batch, self.embed(batch))

@@ -1,0 +1,76 @@
+"""CIC: contrastive intrinsic control (Laskin et al., NeurIPS 2022).
+
+    L = log sum_j exp(cos(g_p(tau_j), g_z(z_i)) / T) - cos(g_p(tau_i), g_z(z_i)) / T
+    r = log(1 + mean_k max(|h_i - h_i^k| / V - 5e-4, 0)),   h = g_s(s')
+
+The skill enters through the representation only: the reward itself does not depend on z.
+V is the running variance of the distances. Departures: docs/methods/cic.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from comsd.config import Setting, setting
+from comsd.methods.base import Method, MethodConfig
+from comsd.nets import MLP
+from comsd.skills import SkillSpace
+from comsd.terms import ParticleEntropy, info_nce
+from comsd.types import Batch, Metrics, ObsInfo
+
+CODE = "CIC's code"
+
+
+@dataclass(frozen=True)
+class CICConfig(MethodConfig):
+    temperature: float = setting(0.5, "temperature T", CODE, low=0.02)
+    k: int = setting(16, "nearest neighbours, the point itself among them", CODE, low=1)
+    query: Literal["learned", "identity"] = setting("learned", "g_z: a network or z itself", CODE)
+
+    tuned: ClassVar[dict[str, dict[str, Setting]]] = {
+        "maze": {
+            "hidden": Setting(128, "BeCL authors' maze code"),
+            "lr": Setting(1e-3, "BeCL authors' maze code"),
+            "query": Setting("identity", "BeCL authors' maze code, its zeroed query restored"),
+        },
+    }
+
+
+class Features(NamedTuple):
+    state: Tensor  # g_s(s')
+    pair: Tensor  # g_p(tau)
+
+
+class CIC(Method):
+    name = "cic"
+    paper = "Laskin et al. 2022, unsupervised reinforcement learning with contrastive control"
+    config_class = CICConfig
+    reward_uses_skill = False
+
+    def __init__(self, config: CICConfig, space: SkillSpace, obs: ObsInfo) -> None:
+        super().__init__(config, space, obs)
+        self.config = c = config
+        self.g_state = MLP(obs.dim, c.hidden, c.hidden, space.dim)
+        self.g_pair = MLP(2 * space.dim, c.hidden, c.hidden, space.dim)
+        if c.query == "learned":
+            self.g_skill = MLP(space.dim, c.hidden, c.hidden, space.dim)
+        self.entropy = ParticleEntropy(c.k, "log1p", "variance")
+
+    def embed(self, batch: Batch) -> Features:
+        both = self.standardise(torch.cat([batch.obs, batch.next_obs]))
+        before, after = self.g_state(both).chunk(2)
+        return Features(after, self.g_pair(torch.cat([before, after], -1)))
+
+    def loss(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
+        skills, owner = self.space.distinct(batch.skill)
+        query = self.g_skill(skills) if self.config.query == "learned" else skills
+        nce = info_nce(query, features.pair, owner, self.config.temperature)
+        return nce, {"cic/nce": nce.detach()}
+
+    def reward(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
+        reward = self.entropy(features.state)
+        return reward, {"cic/variance": self.entropy.moments.variance}

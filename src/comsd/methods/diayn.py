@@ -1,0 +1,53 @@
+"""DIAYN: diversity is all you need (Eysenbach et al., ICLR 2019), the reverse form of I(s; z).
+
+L = -log q(z | s')                          a classifier of skills
+r =  log q(z | s') - log p(z)               Eq. 3, p(z) uniform: + log K
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from comsd.config import Setting
+from comsd.methods.base import Method, MethodConfig
+from comsd.nets import MLP
+from comsd.skills import OneHot, SkillSpace
+from comsd.types import Batch, Metrics, ObsInfo
+
+
+@dataclass(frozen=True)
+class DIAYNConfig(MethodConfig):
+    tuned: ClassVar[dict[str, dict[str, Setting]]] = {
+        "maze": {
+            "hidden": Setting(128, "EDL's maze code"),
+            "lr": Setting(1e-3, "EDL's maze code"),
+        },
+    }
+
+
+class DIAYN(Method):
+    name = "diayn"
+    paper = "Eysenbach et al. 2019, diversity is all you need"
+    config_class = DIAYNConfig
+    spaces = (OneHot,)
+
+    def __init__(self, config: DIAYNConfig, space: SkillSpace, obs: ObsInfo) -> None:
+        super().__init__(config, space, obs)
+        self.classifier = MLP(obs.dim, config.hidden, config.hidden, space.dim)
+
+    def embed(self, batch: Batch) -> Tensor:
+        return self.classifier(self.standardise(batch.next_obs))  # logits
+
+    def loss(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
+        loss = F.cross_entropy(features, batch.skill)
+        return loss, {"diayn/cross_entropy": loss.detach()}
+
+    def reward(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
+        log_likelihood = (features.log_softmax(-1) * batch.skill).sum(-1)
+        hits = (features * batch.skill).sum(-1) == features.amax(-1)
+        return log_likelihood + math.log(self.space.dim), {"diayn/accuracy": hits.float().mean()}

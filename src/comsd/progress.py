@@ -1,0 +1,64 @@
+"""Progress: a live bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+LINE_EVERY = 10.0  # seconds between lines when there is no terminal
+
+
+class Progress:
+    def __init__(self, total: int, start: int, report: Callable[[str], None]) -> None:
+        self.total, self.start, self.step, self.report = total, start, start, report
+        self.figures: dict[str, float] = {}
+        self.began = self.last_line = time.monotonic()
+        self.bar: Bar | None = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            self.bar = Bar(
+                TextColumn("{task.percentage:>3.0f}%"),
+                BarColumn(),
+                TextColumn("{task.fields[speed]}"),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[figures]}"),
+                console=Console(stderr=True),
+            )
+            self.task = self.bar.add_task("", total=total, completed=start, speed="", figures="")
+
+    def __enter__(self) -> Progress:
+        if self.bar:
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar:
+            self.bar.stop()
+
+    def show(self, figures: Mapping[str, float]) -> None:
+        self.figures |= figures
+
+    def advance(self, step: int) -> None:
+        self.step = step
+        now = time.monotonic()
+        rate = (step - self.start) / max(now - self.began, 1e-9)
+        speed = f"{rate:,.0f} steps/s"
+        shown = ("ppo/reward", "occupancy_entropy", "identification", "end_information")
+        names = {"ppo/reward": "reward", "occupancy_entropy": "coverage"}
+        names |= {"identification": "5-NN", "end_information": "I(z;end)"}
+        text = "  ".join(
+            f"{names[name]} {self.figures[name]:.2f}" for name in shown if name in self.figures
+        )
+        if self.bar:
+            self.bar.update(self.task, completed=step, speed=speed, figures=text)
+        elif now - self.last_line >= LINE_EVERY or step >= self.total:
+            self.last_line = now
+            left = (self.total - step) / rate
+            self.report(
+                f"{step:,} of {self.total:,} steps, {speed}, {left / 60:.1f} min left  {text}"
+            )

@@ -1,0 +1,226 @@
+"""A run: a directory that explains itself, and the objects it describes.
+
+config.json        every setting, its source, the versions and the commit it ran with
+metrics.csv        a line every `log_every` steps
+evaluations.csv    a line every `evaluate_every` steps
+checkpoints/       the two newest states, exact to the bit
+lock               held by the process that writes here
+"""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import json
+import os
+import platform
+import subprocess
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+
+from comsd import checkpoint
+from comsd.agents.ppo import PPO, PPOConfig
+from comsd.config import Config, from_json
+from comsd.envs import ENVS, Env, EnvSpec
+from comsd.errors import InputError, RunError
+from comsd.learners.on_policy import OnPolicyLearner
+from comsd.methods import METHODS, Method, MethodConfig
+from comsd.skills import SPACES, SkillSpace
+from comsd.types import ObsInfo
+
+TIME_COLUMNS = ("seconds",)
+
+
+def commit() -> str:
+    """The git commit of the code that runs, if it is a checkout."""
+    here = Path(__file__).parent
+    try:
+        answer = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return answer.stdout.strip()
+
+
+def provenance() -> dict[str, str]:
+    packages = ("comsd", "torch", "numpy", "scipy")
+    return {
+        **{name: version(name) for name in packages},
+        "python": platform.python_version(),
+        "commit": commit(),
+    }
+
+
+class Table:
+    """A CSV file that grows line by line and can be cut back to where a checkpoint saw it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.columns: list[str] | None = None
+        if path.exists() and path.stat().st_size:
+            with path.open(newline="") as file:
+                self.columns = next(csv.reader(file))
+
+    def append(self, row: dict[str, Any]) -> None:
+        with self.path.open("a", newline="") as file:
+            writer = csv.writer(file)
+            if self.columns is None:
+                self.columns = list(row)
+                writer.writerow(self.columns)
+            writer.writerow([row[name] for name in self.columns])
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def cut(self, size: int) -> None:
+        if self.size > size:
+            os.truncate(self.path, size)
+        if size == 0:
+            self.columns = None
+
+    def rows(self) -> list[dict[str, str]]:
+        with self.path.open(newline="") as file:
+            return list(csv.DictReader(file))
+
+
+class Run:
+    """Opens a run directory; build what it describes with `learner()` or `policy`."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        file = self.path / "config.json"
+        if not file.is_file():
+            raise InputError(f"run {self.path} is not a run directory: it has no config.json")
+        try:
+            record = json.loads(file.read_text())
+            self.config: Config = from_json(record["config"])
+            self.sources: dict[str, str] = record["sources"]
+        except (json.JSONDecodeError, KeyError, TypeError):
+            raise RunError(f"{file} is damaged") from None
+        self.spec: EnvSpec = ENVS[self.config.run.env]
+        self.space: SkillSpace = SPACES[self.config.run.space](self.config.run.skills)
+        self.metrics = Table(self.path / "metrics.csv")
+        self.evaluations = Table(self.path / "evaluations.csv")
+        self._lock: IO[str] | None = None
+        self._policy: PPO | None = None
+
+    @classmethod
+    def create(cls, path: Path | str, config: Config, sources: dict[str, str]) -> Run:
+        path = Path(path)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise InputError(
+                f"run {path} exists and is never overwritten: "
+                f"`comsd resume {path}` continues it, another --run starts a new one"
+            )
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"run {path} cannot be created: {error.strerror}") from None
+        record = {"config": config.to_json(), "sources": sources, "versions": provenance()}
+        checkpoint.write_json(path / "config.json", record)
+        return cls(path)
+
+    # --- what the config describes -----------------------------------------------------------
+
+    def seeds(self) -> list[np.random.SeedSequence]:
+        """Independent streams: weights, environment, learner, evaluation."""
+        return np.random.SeedSequence(self.config.run.seed).spawn(4)
+
+    def make_agent(self, env: Env) -> PPO:
+        config = self.config.agent
+        assert isinstance(config, PPOConfig)
+        return PPO(config, self.space, self.obs_info(env), env.action_dim)
+
+    def make_method(self, env: Env) -> Method:
+        config = self.config.method
+        assert isinstance(config, MethodConfig)
+        return METHODS[self.config.run.method](config, self.space, self.obs_info(env))
+
+    def obs_info(self, env: Env) -> ObsInfo:
+        mean, std = torch.from_numpy(env.obs_mean), torch.from_numpy(env.obs_std)
+        return ObsInfo(env.obs_dim, mean.to(self.device), std.to(self.device))
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self.config.run.device)
+
+    def learner(self) -> OnPolicyLearner:
+        """A fresh learner, as at step 0."""
+        weights, env_seed, learner_seed, _ = self.seeds()
+        agent_config = self.config.agent
+        assert isinstance(agent_config, PPOConfig)
+        env = self.spec.make(agent_config.envs, int(env_seed.generate_state(1)[0]))
+        torch.manual_seed(int(weights.generate_state(1)[0]))
+        with self.device:
+            return OnPolicyLearner(env, self.make_agent(env), self.make_method(env), learner_seed)
+
+    @property
+    def policy(self) -> PPO:
+        """The trained policy alone, without optimisers: `run.policy.act(obs, skill)`."""
+        if self._policy is None:
+            state, problems = checkpoint.latest(self.path / "checkpoints", ["agent"])
+            for problem in problems:
+                warnings.warn(f"{problem}; using the checkpoint before it", stacklevel=2)
+            with self.device:
+                self._policy = self.make_agent(self.spec.make(1, 0))
+            self._policy.load_state_dict(state["agent"])
+        return self._policy
+
+    # --- state --------------------------------------------------------------------------------
+
+    def lock(self) -> None:
+        """One writer per directory; the lock dies with its process."""
+        file = (self.path / "lock").open("a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            raise InputError(
+                f"run {self.path} is in use by process {file.read().strip() or '?'}"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        self._lock = file
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def save(self, learner: OnPolicyLearner, seconds: float) -> Path:
+        state = learner.state_dict()
+        state["run"] = {
+            "metrics": self.metrics.size,
+            "evaluations": self.evaluations.size,
+            "seconds": seconds,
+        }
+        self._policy = None
+        return checkpoint.save(self.path / "checkpoints", learner.steps, state)
+
+    def restore(self, learner: OnPolicyLearner) -> tuple[float, list[str]]:
+        """Put the learner and the tables where the newest whole checkpoint saw them.
+
+        Returns the seconds trained so far and what was wrong with newer checkpoints.
+        """
+        folder = self.path / "checkpoints"
+        if not folder.exists() or not any(checkpoint.found(folder)):
+            self.metrics.cut(0)
+            self.evaluations.cut(0)
+            return 0.0, []
+        state, problems = checkpoint.latest(folder)
+        learner.load_state_dict(state)
+        self.metrics.cut(state["run"]["metrics"])
+        self.evaluations.cut(state["run"]["evaluations"])
+        return state["run"]["seconds"], problems

@@ -1,0 +1,149 @@
+"""Skill spaces. A skill is always a float vector; the space knows what its vectors mean."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+class SkillSpace(ABC):
+    """Vectors of `dim` numbers with a prior p(z) to draw them from."""
+
+    kind: str
+    mean: float  # of each coordinate under the prior
+    std: float
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    @abstractmethod
+    def sample(self, n: int, rng: np.random.Generator) -> Tensor:
+        """n independent draws z ~ p(z), (n, dim)."""
+
+    def spread(self, n: int, rng: np.random.Generator) -> Tensor:
+        """n draws that cover the prior as evenly as n allows; finite spaces balance the counts."""
+        return self.sample(n, rng)
+
+    @abstractmethod
+    def grid(self, n: int) -> Tensor:
+        """n fixed skills spread over the space, for looking at what was learned."""
+
+    @abstractmethod
+    def flag(self, skill: Tensor) -> Tensor:
+        """The scalar in [0, 1] that orders the skills for the dynamic weight (Eq. 11)."""
+
+    @abstractmethod
+    def decode(self, u: Tensor) -> Tensor:
+        """[-1, 1]^dim -> skill: what a controller's action means as a skill."""
+
+    def distinct(self, skill: Tensor) -> tuple[Tensor, Tensor]:
+        """(skills, owner) with skill = skills[owner]; finite spaces list each skill once."""
+        return skill, torch.arange(len(skill), device=skill.device)
+
+    def direction(self, skill: Tensor) -> Tensor:
+        """The skill as a direction to move along; finite spaces centre it."""
+        return skill
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.dim})"
+
+
+class OneHot(SkillSpace):
+    """`dim` separate skills, uniform prior."""
+
+    kind = "one-hot"
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        self.mean = 1 / dim
+        self.std = math.sqrt(dim - 1) / dim
+
+    def encode(self, index: Tensor) -> Tensor:
+        return F.one_hot(index, self.dim).float()
+
+    def index(self, skill: Tensor) -> Tensor:
+        return (skill @ self.every(skill.device)[1]).long()  # much faster than argmax
+
+    def distinct(self, skill: Tensor) -> tuple[Tensor, Tensor]:
+        return self.every(skill.device)[0], self.index(skill)
+
+    @cache  # noqa: B019 (a run has one space and one device)
+    def every(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """All skills, (dim, dim), and their numbers as floats."""
+        return torch.eye(self.dim, device=device), torch.arange(float(self.dim), device=device)
+
+    def sample(self, n: int, rng: np.random.Generator) -> Tensor:
+        return self.encode(torch.from_numpy(rng.integers(self.dim, size=n)))
+
+    def spread(self, n: int, rng: np.random.Generator) -> Tensor:
+        rounds = -(-n // self.dim)  # every skill once per round; the last round may be cut short
+        index = np.concatenate([rng.permutation(self.dim) for _ in range(rounds)])[:n]
+        return self.encode(torch.from_numpy(index))
+
+    def grid(self, n: int) -> Tensor:
+        return self.encode(torch.arange(min(n, self.dim)))
+
+    def flag(self, skill: Tensor) -> Tensor:
+        return self.index(skill) / (self.dim - 1)
+
+    def decode(self, u: Tensor) -> Tensor:
+        return self.encode(u.argmax(-1))
+
+    def direction(self, skill: Tensor) -> Tensor:
+        return (skill - 1 / self.dim) * self.dim / (self.dim - 1)
+
+
+class Box(SkillSpace):
+    """The unit cube [0, 1]^dim, uniform prior."""
+
+    kind = "box"
+    mean = 0.5
+    std = math.sqrt(1 / 12)
+
+    def sample(self, n: int, rng: np.random.Generator) -> Tensor:
+        return torch.from_numpy(rng.random((n, self.dim), dtype=np.float32))
+
+    def grid(self, n: int) -> Tensor:
+        return torch.linspace(0, 1, n)[:, None].repeat(1, self.dim)
+
+    def flag(self, skill: Tensor) -> Tensor:
+        return skill[..., 0]
+
+    def decode(self, u: Tensor) -> Tensor:
+        return (u + 1) / 2
+
+
+class Sphere(SkillSpace):
+    """Unit vectors, uniform prior."""
+
+    kind = "sphere"
+    mean = 0.0
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        self.std = 1 / math.sqrt(dim)
+
+    def sample(self, n: int, rng: np.random.Generator) -> Tensor:
+        return self.decode(torch.from_numpy(rng.standard_normal((n, self.dim), dtype=np.float32)))
+
+    def grid(self, n: int) -> Tensor:
+        """Evenly on the circle of the first two coordinates."""
+        angle = torch.arange(n) * (2 * math.pi / n)
+        skill = torch.zeros(n, self.dim)
+        skill[:, 0], skill[:, 1] = angle.cos(), angle.sin()
+        return skill
+
+    def flag(self, skill: Tensor) -> Tensor:
+        return (skill[..., 0] + 1) / 2
+
+    def decode(self, u: Tensor) -> Tensor:
+        return F.normalize(u, dim=-1)
+
+
+SPACES: dict[str, type[SkillSpace]] = {s.kind: s for s in (OneHot, Box, Sphere)}

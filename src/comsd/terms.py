@@ -1,0 +1,150 @@
+"""Estimators shared by several methods: contrast, particle entropy, running moments, weights."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from scipy.spatial import KDTree
+from torch import Tensor, nn
+
+from comsd.nets import with_gradient
+
+TREE_MAX_DIM = 16  # beyond it a k-d tree degenerates to a slow linear scan
+
+
+class RunningMoments(nn.Module):
+    """Mean and variance of everything seen so far, in float64, saved with the module."""
+
+    count: Tensor
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("count", "mean", "variance"):
+            self.register_buffer(name, torch.zeros((), dtype=torch.float64))
+
+    @torch.no_grad()
+    def update(self, values: Tensor) -> None:
+        """Merge a batch (Chan et al. 1979); the variance is the population's."""
+        new = values.double()
+        n, total = new.numel(), self.count + new.numel()
+        delta = new.mean() - self.mean
+        share = n / total
+        self.variance += share * (new.var(correction=0) - self.variance + (1 - share) * delta**2)
+        self.mean += share * delta
+        self.count += n
+
+    @property
+    def std(self) -> Tensor:
+        return self.variance.sqrt()
+
+
+@torch.no_grad()
+def knn_distances(source: Tensor, target: Tensor, k: int) -> Tensor:
+    """Euclidean distances from each source row to its k nearest target rows, (B, k), ascending.
+
+    A k-d tree for few dimensions on the CPU, otherwise one matrix product and a partial sort:
+    at most a (B, N) table, never (B, N, d).
+    """
+    if source.device.type == "cpu" and source.shape[1] <= TREE_MAX_DIM:
+        distances, _ = KDTree(target.numpy()).query(source.numpy(), k)
+        return torch.from_numpy(distances).to(source.dtype).view(len(source), k)
+    squares = target.square().sum(-1) - 2 * source @ target.T  # (B, N), row constant left out
+    nearest = squares.topk(k, largest=False).values + source.square().sum(-1, keepdim=True)
+    return nearest.clamp_min(0).sqrt()
+
+
+class ParticleEntropy(nn.Module):
+    """State entropy from the distances to the k nearest of the batch (Eq. 9 and 10).
+
+    `log`:   mean over neighbours of log(d + floor), the paper's Eq. 10, self excluded;
+    `log1p`: log(1 + mean(max(d / scale - 5e-4, 0))), CIC's form, self among the k, `scale` the
+             running variance (CIC's code), mean (APS's) or std of all such distances.
+    """
+
+    FLOOR = 1e-3
+    CLIP = 5e-4
+
+    def __init__(
+        self,
+        k: int,
+        form: Literal["log", "log1p"],
+        scale: Literal["variance", "mean", "std"] = "variance",
+    ) -> None:
+        super().__init__()
+        self.k, self.form, self.scale = k, form, scale
+        self.moments = RunningMoments()
+
+    def forward(self, source: Tensor, target: Tensor | None = None) -> Tensor:
+        """(B,) rewards for the rows of `source` among those of `target` (by default itself)."""
+        if self.form == "log":
+            if target is None:  # drop the zero distance of every row to itself
+                distances = knn_distances(source, source, self.k + 1)[:, 1:]
+            else:
+                distances = knn_distances(source, target, self.k)
+            return (distances + self.FLOOR).log().mean(-1)
+        distances = knn_distances(source, source if target is None else target, self.k)
+        self.moments.update(distances)
+        scale = getattr(self.moments, self.scale).to(distances.dtype)
+        return (distances / scale - self.CLIP).clamp_min(0).mean(-1).log1p()
+
+
+def log_q(query: Tensor, key: Tensor, owner: Tensor, temperature: float) -> Tensor:
+    """log q of every key with its own query (Eq. 6), (N,): cosine over temperature."""
+    return (unit(query)[owner] * unit(key)).sum(-1) / temperature
+
+
+def info_nce(query: Tensor, key: Tensor, owner: Tensor, temperature: float) -> Tensor:
+    """Mean contrastive loss (Eq. 7, negated), a scalar.
+
+    query (Q, d): one row per distinct skill; key (N, d); owner (N,): the query of each key.
+    For key i the positive is its own query and the negatives are the keys of other queries, so
+    several keys of one skill are never each other's negatives. With K discrete skills the table
+    is (K, N), with N distinct skills (N, N).
+
+        loss_i = log(q_ii + S_i) - log q_ii,  S_i = sum over negatives j of q(key_j, query_i)
+        d loss_i / d logit_ij = q_ij / (q_ii + S_i) - [i = j]
+    """
+    with torch.no_grad():
+        unit_query, query_norm = normalise(query)
+        unit_key, key_norm = normalise(key)
+        logits = (unit_query / temperature) @ unit_key.T  # (Q, N)
+        q = (logits - 1 / temperature).exp_()  # at most 1, and no smaller than exp(-2 / T)
+        columns = owner[None]
+        positive = q.gather(0, columns)  # (1, N)
+        q.masked_fill_(owner == torch.arange(len(q), device=q.device)[:, None], 0)
+        total = positive + q.sum(1)[columns]
+        loss = (total / positive).log_().mean()
+        share = 1 / (temperature * len(key) * total[0])  # folds in the mean and the temperature
+        q *= share.new_zeros(len(q)).index_add_(0, owner, share)[:, None]
+        grad = q.scatter_(0, columns, share * positive - 1 / (temperature * len(key)))
+        pairs = [(key, through_norm(grad.T @ unit_query, unit_key, key_norm))]
+        if query.requires_grad:
+            pairs += [(query, through_norm(grad @ unit_key, unit_query, query_norm))]
+    return with_gradient(loss, *pairs)
+
+
+def normalise(x: Tensor) -> tuple[Tensor, Tensor]:
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp_min_(1e-12)
+    return x / norm, norm
+
+
+def unit(x: Tensor) -> Tensor:
+    """Rows scaled to length one."""
+    return normalise(x)[0]
+
+
+def through_norm(grad: Tensor, unit: Tensor, norm: Tensor) -> Tensor:
+    """Gradient with respect to x, given that with respect to x / |x|."""
+    return torch.addcmul(grad, unit, (grad * unit).sum(-1, keepdim=True), value=-1).div_(norm)
+
+
+def dynamic_weight(
+    flag: Tensor, weights: tuple[float, float], flags: tuple[float, float]
+) -> Tensor:
+    """Eq. 11: the line through (f_low, w_low) and (f_high, w_high), held between the weights."""
+    (w_low, w_high), (f_low, f_high) = weights, flags
+    slope = (w_high - w_low) / (f_high - f_low)
+    return (slope * (flag - f_high) + w_high).clamp(w_low, w_high)

@@ -1,0 +1,27 @@
+"""The records that pass between environment, method and agent."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+Metrics = dict[str, Tensor]
+"""Scalars by `group/name`, left on their device until they are written down."""
+
+
+class ObsInfo(NamedTuple):
+    """What networks may know about observations before they have seen any."""
+
+    dim: int
+    mean: Tensor  # (O,)
+    std: Tensor  # (O,)
+
+
+class Batch(NamedTuple):
+    """A flat batch of transitions; how it was gathered is nobody's business downstream."""
+
+    obs: Tensor  # (B, O)  s
+    action: Tensor  # (B, A)  a
+    next_obs: Tensor  # (B, O)  s'
+    skill: Tensor  # (B, Z)  the z that produced a
