@@ -127,7 +127,7 @@ def info_nce(query: Tensor, key: Tensor, owner: Tensor, temperature: float) -> T
 
 
 def normalise(x: Tensor) -> tuple[Tensor, Tensor]:
-    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp_min_(1e-12)
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp_min(1e-12)
     return x / norm, norm
 
 

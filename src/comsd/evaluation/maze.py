@@ -76,7 +76,7 @@ def corrected_information(label: Cells, value: Cells) -> float:
         counts = np.unique(np.stack(columns), axis=1, return_counts=True)[1]
         return float(entropy(counts)) + (len(counts) - 1) / (2 * counts.sum())
 
-    return nats(label) + nats(value) - nats(label, value)
+    return float(nats(label) + nats(value) - nats(label, value))
 
 
 def identification(ends: NDArray[np.float32], label: Cells) -> float:
