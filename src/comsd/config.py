@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_type_hints
@@ -17,6 +18,8 @@ from comsd.errors import InputError
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Settings")
+
+DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
 
 
 class Setting(NamedTuple):
@@ -67,14 +70,14 @@ class Settings:
 class RunSettings(Settings):
     """What is run, for how long, and what is written down on the way."""
 
-    method: str = setting("comsd", "the method; `comsd methods` lists them", "you")
-    env: str = setting("maze-tree", "the environment; `comsd envs` lists them", "you")
+    method: str = setting("comsd", "the method; `comsd methods` lists them", "default")
+    env: str = setting("maze-tree", "the environment; `comsd envs` lists them", "default")
     preset: Literal["paper", "lite", "smoke"] = setting(
         "paper", "paper: its full length; lite: shorter; smoke: seconds", "paper"
     )
     space: Literal["one-hot", "box", "sphere"] = setting("one-hot", "kind of skill space", "paper")
     skills: int = setting(10, "number of skills, or of dimensions of the skill", "paper", low=2)
-    seed: int = setting(0, "seed of all randomness", "you", low=0)
+    seed: int = setting(0, "seed of all randomness", "default", low=0)
     steps: int = setting(6_250_000, "environment steps in all", "paper", low=1)
     device: str = setting("cpu", "torch device", "this library")
     threads: int = setting(1, "CPU threads of this run", "several runs share a machine", low=1)
@@ -86,6 +89,11 @@ class RunSettings(Settings):
     )
     rollouts: int = setting(100, "rollouts per skill in an evaluation", "ours", low=1)
     checkpoint_every: int = setting(125_000, "environment steps between checkpoints", "ours", low=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not DEVICE.fullmatch(self.device):
+            raise InputError(f"device is {self.device!r}; allowed: cpu, cuda, cuda:N, mps")
 
 
 @dataclass(frozen=True)
@@ -168,7 +176,13 @@ def resolve(
         values = {k.removeprefix(prefix): s for k, s in layers.items() if k.startswith(prefix)}
         groups[group] = replace(settings, group, {k: s.value for k, s in values.items()})
         sources |= {prefix + k: s.source for k, s in values.items()}
-    return Config(**groups), sources
+    config = Config(**groups)
+    allowed = [space.kind for space in method_class.spaces]
+    if config.run.space not in allowed:
+        raise InputError(
+            f"space is {config.run.space!r}; allowed for {method}: {', '.join(allowed)}"
+        )
+    return config, sources
 
 
 def from_json(data: Mapping[str, Mapping[str, Any]]) -> Config:

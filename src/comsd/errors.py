@@ -1,4 +1,4 @@
-"""The two kinds of failure a user can do something about."""
+"""The ways in which a command can end early, each with something the user can do."""
 
 
 class InputError(ValueError):
@@ -7,3 +7,11 @@ class InputError(ValueError):
 
 class RunError(RuntimeError):
     """A run failed on its way: damaged files, no space, numbers that are not numbers."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal stopped the run after it had been saved."""
+
+    def __init__(self, message: str, signal: int) -> None:
+        super().__init__(message)
+        self.signal = signal

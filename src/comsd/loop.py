@@ -11,11 +11,11 @@ from types import FrameType
 
 import torch
 
-from comsd.errors import InputError, RunError
+from comsd.errors import Interrupted, RunError
 from comsd.evaluation import evaluate_policy
 from comsd.learners.on_policy import OnPolicyLearner
 from comsd.progress import Progress
-from comsd.run import Run
+from comsd.run import Run, check_device
 
 
 class Stop:
@@ -58,16 +58,15 @@ def readable_failures(run: Run) -> Iterator[None]:
 
 def prepare(run: Run) -> None:
     """Process-wide settings of a run."""
-    if run.device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError("device is 'cuda', but this machine has none that torch can use")
     torch.set_num_threads(run.config.run.threads)
     torch.set_flush_denormal(True)  # Adam's moments of dead units decay into slow denormals
 
 
-def train(run: Run, report: Callable[[str], None] = print) -> bool:
-    """Train to the configured number of steps; False if a signal stopped it before."""
+def train(run: Run, report: Callable[[str], None]) -> None:
+    """Train to the configured number of steps, from wherever the run stands."""
     prepare(run)
     settings = run.config.run
+    check_device(settings.device)
     run.lock()
     try:
         with readable_failures(run), graceful_stop() as stop:
@@ -75,12 +74,16 @@ def train(run: Run, report: Callable[[str], None] = print) -> bool:
             seconds, problems = run.restore(learner)
             for problem in problems:
                 report(f"{problem}; continuing from the checkpoint before it")
+            if learner.steps >= settings.steps:
+                return
             began = time.monotonic() - seconds
             with Progress(settings.steps, learner.steps, report) as progress:
                 while learner.steps < settings.steps and stop.signal is None:
                     advance(run, learner, lambda: time.monotonic() - began, progress)
             run.save(learner, time.monotonic() - began)
-            return learner.steps >= settings.steps
+            if stop.signal is not None:
+                at = f"stopped at step {learner.steps:,} and saved"
+                raise Interrupted(f"{at}; `comsd resume {run.path}` continues", stop.signal)
     finally:
         run.unlock()
 

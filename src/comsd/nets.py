@@ -37,6 +37,9 @@ class _MLPNode(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor, None]:
         grad, net, scratch = grads[0], ctx.net, ctx.scratch
+        if scratch is None:  # the activations have been overwritten
+            raise RuntimeError("backward through an MLP runs once per forward pass")
+        ctx.scratch = None
         flat_grad = torch.empty_like(net.flat)
         layer_grads = net.views(flat_grad)
         for i in range(len(net.layers) - 1, 0, -1):

@@ -61,6 +61,13 @@ def provenance() -> dict[str, str]:
     }
 
 
+def check_device(device: str) -> None:
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError):
+        raise InputError(f"device is {device!r}, but torch finds none here") from None
+
+
 class Table:
     """A CSV file that grows line by line and can be cut back to where a checkpoint saw it."""
 
@@ -118,6 +125,7 @@ class Run:
     @classmethod
     def create(cls, path: Path | str, config: Config, sources: dict[str, str]) -> Run:
         path = Path(path)
+        check_device(config.run.device)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise InputError(
                 f"run {path} exists and is never overwritten: "
@@ -137,23 +145,20 @@ class Run:
         """Independent streams: weights, environment, learner, evaluation."""
         return np.random.SeedSequence(self.config.run.seed).spawn(4)
 
-    def make_agent(self, env: Env) -> PPO:
+    def make_agent(self, env: Env, device: torch.device) -> PPO:
         config = self.config.agent
         assert isinstance(config, PPOConfig)
-        return PPO(config, self.space, self.obs_info(env), env.action_dim)
+        return PPO(config, self.space, self.obs_info(env, device), env.action_dim)
 
-    def make_method(self, env: Env) -> Method:
+    def make_method(self, env: Env, device: torch.device) -> Method:
         config = self.config.method
         assert isinstance(config, MethodConfig)
-        return METHODS[self.config.run.method](config, self.space, self.obs_info(env))
+        return METHODS[self.config.run.method](config, self.space, self.obs_info(env, device))
 
-    def obs_info(self, env: Env) -> ObsInfo:
+    @staticmethod
+    def obs_info(env: Env, device: torch.device) -> ObsInfo:
         mean, std = torch.from_numpy(env.obs_mean), torch.from_numpy(env.obs_std)
-        return ObsInfo(env.obs_dim, mean.to(self.device), std.to(self.device))
-
-    @property
-    def device(self) -> torch.device:
-        return torch.device(self.config.run.device)
+        return ObsInfo(env.obs_dim, mean.to(device), std.to(device))
 
     def learner(self) -> OnPolicyLearner:
         """A fresh learner, as at step 0."""
@@ -162,18 +167,18 @@ class Run:
         assert isinstance(agent_config, PPOConfig)
         env = self.spec.make(agent_config.envs, int(env_seed.generate_state(1)[0]))
         torch.manual_seed(int(weights.generate_state(1)[0]))
-        with self.device:
-            return OnPolicyLearner(env, self.make_agent(env), self.make_method(env), learner_seed)
+        with (device := torch.device(self.config.run.device)):
+            agent, method = self.make_agent(env, device), self.make_method(env, device)
+        return OnPolicyLearner(env, agent, method, learner_seed)
 
     @property
     def policy(self) -> PPO:
-        """The trained policy alone, without optimisers: `run.policy.act(obs, skill)`."""
+        """The trained policy alone, on the CPU: `run.policy.act(obs, skill)`."""
         if self._policy is None:
             state, problems = checkpoint.latest(self.path / "checkpoints", ["agent"])
             for problem in problems:
                 warnings.warn(f"{problem}; using the checkpoint before it", stacklevel=2)
-            with self.device:
-                self._policy = self.make_agent(self.spec.make(1, 0))
+            self._policy = self.make_agent(self.spec.make(1, 0), torch.device("cpu"))
             self._policy.load_state_dict(state["agent"])
         return self._policy
 

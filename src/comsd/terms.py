@@ -8,6 +8,7 @@ import torch
 from scipy.spatial import KDTree
 from torch import Tensor, nn
 
+from comsd.errors import InputError
 from comsd.nets import with_gradient
 
 TREE_MAX_DIM = 16  # beyond it a k-d tree degenerates to a slow linear scan
@@ -48,6 +49,8 @@ def knn_distances(source: Tensor, target: Tensor, k: int) -> Tensor:
     A k-d tree for few dimensions on the CPU, otherwise one matrix product and a partial sort:
     at most a (B, N) table, never (B, N, d).
     """
+    if len(target) < k:
+        raise InputError(f"k is too large: {k} neighbours wanted among {len(target)} states")
     if source.device.type == "cpu" and source.shape[1] <= TREE_MAX_DIM:
         distances, _ = KDTree(target.numpy()).query(source.numpy(), k)
         return torch.from_numpy(distances).to(source.dtype).view(len(source), k)

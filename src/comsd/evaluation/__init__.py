@@ -12,11 +12,17 @@ if TYPE_CHECKING:
     from comsd.agents.ppo import PPO
     from comsd.run import Run
 
-__all__ = ["MEANINGS", "evaluate_policy", "maze_of"]
+__all__ = ["MEANINGS", "claims", "evaluate_policy", "evaluation_seed", "maze_of"]
 
 
 def maze_of(run: Run) -> Maze:
     return MAZES[run.spec.name.removeprefix("maze-")]
+
+
+def claims(run: Run) -> dict[str, float]:
+    """What the paper says about this setting, as lower bounds; empty where it says nothing."""
+    named = run.spec.name == "maze-tree" and run.config.run.space == "one-hot"
+    return maze_evaluation.CLAIMS.get(run.config.run.skills, {}) if named else {}
 
 
 def evaluation_seed(run: Run) -> int:

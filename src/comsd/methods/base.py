@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from comsd.config import Setting, Settings, setting
-from comsd.errors import InputError
 from comsd.nets import Adam, Standardise
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.types import Batch, Metrics, ObsInfo
@@ -41,9 +40,6 @@ class Method(nn.Module):
 
     def __init__(self, config: MethodConfig, space: SkillSpace, obs: ObsInfo) -> None:
         super().__init__()
-        if not isinstance(space, self.spaces):
-            allowed = ", ".join(s.kind for s in self.spaces)
-            raise InputError(f"space: {self.name} cannot use {space.kind!r}; allowed: {allowed}")
         self.space, self.lr = space, config.lr
         self.standardise = Standardise(obs.mean, obs.std)
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from comsd.config import Setting, setting
+from comsd.errors import InputError
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import MLP
 from comsd.skills import SkillSpace
@@ -51,6 +52,11 @@ class ComSDConfig(MethodConfig):
     )
     knn_form: Literal["log", "log1p"] = setting("log1p", "mean of logs, or CIC's form", "CIC")
     knn_scale: Literal["variance", "mean", "std"] = setting("variance", "for log1p", "CIC's code")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.f_low >= self.f_high or self.w_low > self.w_high:
+            raise InputError("f_low must be less than f_high, and w_low at most w_high")
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
