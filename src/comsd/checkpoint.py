@@ -62,6 +62,11 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def seal(manifest: dict[str, Any]) -> str:
+    """Checksum of the manifest's own content."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
 def flush(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -95,9 +100,8 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
             save_file(tensors, aside / name)
             flush(aside / name)
             files[name] = digest(aside / name)
-        write_json(
-            aside / MANIFEST, {"format": FORMAT, "step": step, "files": files, "state": tree}
-        )
+        manifest = {"format": FORMAT, "step": step, "files": files, "state": tree}
+        write_json(aside / MANIFEST, {**manifest, "seal": seal(manifest)})
         if place.exists():  # the same step again, after falling back to an older checkpoint
             shutil.rmtree(place)
         aside.rename(place)
@@ -120,6 +124,8 @@ def read(place: Path, branches: list[str] | None = None) -> dict[str, Any]:
         manifest = json.loads((place / MANIFEST).read_text())
         if manifest["format"] != FORMAT:
             raise RunError(f"{place} has format {manifest['format']}, this version reads {FORMAT}")
+        if manifest.pop("seal") != seal(manifest):
+            raise RunError(f"{place / MANIFEST} is damaged: its checksum does not match")
         state = {}
         for branch in branches or manifest["state"]:
             file = place / f"{branch}.safetensors"

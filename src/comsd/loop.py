@@ -13,7 +13,7 @@ import torch
 
 from comsd.errors import Interrupted, RunError
 from comsd.evaluation import evaluate_policy
-from comsd.learners.on_policy import OnPolicyLearner
+from comsd.learners.base import Learner
 from comsd.progress import Progress
 from comsd.run import Run, check_device
 
@@ -88,9 +88,7 @@ def train(run: Run, report: Callable[[str], None]) -> None:
         run.unlock()
 
 
-def advance(
-    run: Run, learner: OnPolicyLearner, seconds: Callable[[], float], progress: Progress
-) -> None:
+def advance(run: Run, learner: Learner, seconds: Callable[[], float], progress: Progress) -> None:
     """One cycle, and whatever is due after it."""
     settings, before = run.config.run, learner.steps
     try:

@@ -23,9 +23,14 @@ class Scratch:
 
     def __init__(self, net: MLP, rows: int) -> None:
         like = net.flat.detach()
-        self.hidden = [like.new_empty(rows, width) for width, _ in net.shapes[:-1]]
-        # The gradient of the last hidden layer; those below overwrite the activations above them.
-        self.top_grad = torch.empty_like(self.hidden[-1])
+        widths = [width for width, _ in net.shapes[:-1]]
+        self.hidden = [like.new_empty(rows, width) for width in widths]
+        # A layer's gradient may overwrite the activations above it, which are spent by then.
+        self.grad = [
+            above if above.shape[1] == width else like.new_empty(rows, width)
+            for above, width in zip(self.hidden[1:], widths[:-1], strict=True)
+        ]
+        self.grad.append(torch.empty_like(self.hidden[-1]))
 
 
 class _MLPNode(torch.autograd.Function):
@@ -43,8 +48,7 @@ class _MLPNode(torch.autograd.Function):
         flat_grad = torch.empty_like(net.flat)
         layer_grads = net.views(flat_grad)
         for i in range(len(net.layers) - 1, 0, -1):
-            below = scratch.hidden[i - 1]
-            into = scratch.hidden[i] if i < len(scratch.hidden) else scratch.top_grad
+            below, into = scratch.hidden[i - 1], scratch.grad[i - 1]
             layer_grad(grad, below, layer_grads[i])
             torch.mm(grad, net.layers[i][0], out=into)
             grad = relu_backward(into, below, 0, grad_input=into)

@@ -28,6 +28,7 @@ from comsd.agents.ppo import PPO, PPOConfig
 from comsd.config import Config, from_json
 from comsd.envs import ENVS, Env, EnvSpec
 from comsd.errors import InputError, RunError
+from comsd.learners.base import Learner
 from comsd.learners.on_policy import OnPolicyLearner
 from comsd.methods import METHODS, Method, MethodConfig
 from comsd.skills import SPACES, SkillSpace
@@ -160,7 +161,7 @@ class Run:
         mean, std = torch.from_numpy(env.obs_mean), torch.from_numpy(env.obs_std)
         return ObsInfo(env.obs_dim, mean.to(device), std.to(device))
 
-    def learner(self) -> OnPolicyLearner:
+    def learner(self) -> Learner:
         """A fresh learner, as at step 0."""
         weights, env_seed, learner_seed, _ = self.seeds()
         agent_config = self.config.agent
@@ -204,7 +205,7 @@ class Run:
             self._lock.close()
             self._lock = None
 
-    def save(self, learner: OnPolicyLearner, seconds: float) -> Path:
+    def save(self, learner: Learner, seconds: float) -> Path:
         state = learner.state_dict()
         state["run"] = {
             "metrics": self.metrics.size,
@@ -214,7 +215,7 @@ class Run:
         self._policy = None
         return checkpoint.save(self.path / "checkpoints", learner.steps, state)
 
-    def restore(self, learner: OnPolicyLearner) -> tuple[float, list[str]]:
+    def restore(self, learner: Learner) -> tuple[float, list[str]]:
         """Put the learner and the tables where the newest whole checkpoint saw them.
 
         Returns the seconds trained so far and what was wrong with newer checkpoints.

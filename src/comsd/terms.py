@@ -114,7 +114,9 @@ def info_nce(query: Tensor, key: Tensor, owner: Tensor, temperature: float) -> T
         unit_query, query_norm = normalise(query)
         unit_key, key_norm = normalise(key)
         logits = (unit_query / temperature) @ unit_key.T  # (Q, N)
-        q = (logits - 1 / temperature).exp_()  # at most 1, and no smaller than exp(-2 / T)
+        q = (
+            logits - 1 / temperature
+        ).exp_()  # at most 1, and never below exp(-2 / T), which float32 holds for T >= 0.03
         columns = owner[None]
         positive = q.gather(0, columns)  # (1, N)
         q.masked_fill_(owner == torch.arange(len(q), device=q.device)[:, None], 0)

@@ -130,18 +130,22 @@ class PPO(nn.Module):
         weights = [*self.policy.parameters(), *self.value.parameters()]
         self.optimizer = Adam(weights, config.lr, config.adam_eps)
 
+    @property
+    def device(self) -> torch.device:
+        return self.inputs.mean.device
+
     def concentrations(self, x: Tensor) -> Tensor:
         return F.softplus(self.policy(x)) + self.config.concentration
 
     @torch.no_grad()
     def act(self, obs: Tensor, skill: Tensor, rng: np.random.Generator | None = None) -> Tensor:
         """Actions (N, A) in [-1, 1]; without a generator the mean action."""
-        x = self.inputs(torch.cat([obs, skill], -1))
+        x = self.inputs(torch.cat([obs, skill], -1).to(self.device))
         a, b = self.concentrations(x).chunk(2, -1)
         if rng is None:
             return 2 * a / (a + b) - 1
         u = rng.beta(a.cpu().numpy(), b.cpu().numpy()).astype(np.float32)
-        return torch.from_numpy(2 * u - 1).to(obs.device)
+        return torch.from_numpy(2 * u - 1).to(self.device)
 
     def update(
         self, batch: Batch, reward: Tensor, num_envs: int, rng: np.random.Generator

@@ -33,6 +33,8 @@ MAZE_PRESETS: dict[str, dict[str, Setting]] = {
     "smoke": {
         "run.steps": Setting(4 * 10 * HORIZON, "a few seconds, for tests"),
         "run.evaluate_every": Setting(2 * 10 * HORIZON, "a few seconds, for tests"),
+        "run.log_every": Setting(10 * HORIZON, "a few seconds, for tests"),
+        "run.checkpoint_every": Setting(2 * 10 * HORIZON, "a few seconds, for tests"),
         "run.rollouts": Setting(5, "a few seconds, for tests"),
         "agent.envs": Setting(10, "a few seconds, for tests"),
         "agent.minibatches": Setting(2, "a few seconds, for tests"),

@@ -9,7 +9,7 @@ from comsd.evaluation import maze as maze_evaluation
 from comsd.evaluation.maze import MEANINGS
 
 if TYPE_CHECKING:
-    from comsd.agents.ppo import PPO
+    from comsd.learners.base import Policy
     from comsd.run import Run
 
 __all__ = ["MEANINGS", "claims", "evaluate_policy", "evaluation_seed", "maze_of"]
@@ -30,7 +30,7 @@ def evaluation_seed(run: Run) -> int:
     return int(run.seeds()[3].generate_state(1)[0])
 
 
-def evaluate_policy(run: Run, policy: PPO | None, **options: Any) -> dict[str, float]:
+def evaluate_policy(run: Run, policy: Policy | None, **options: Any) -> dict[str, float]:
     """The metrics of a policy of this run, or of random actions if there is none."""
     maze, seed = maze_of(run), evaluation_seed(run)
     per_skill = run.config.run.rollouts

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree
 from scipy.stats import entropy
 
-from comsd.agents.ppo import PPO
 from comsd.envs.maze import Maze, MazeEnv
+from comsd.learners.base import Policy
 from comsd.skills import SkillSpace
 
 Cells = NDArray[np.int64]
@@ -60,7 +60,7 @@ CLAIMS: dict[int, dict[str, float]] = {  # skills: what the paper's figure shows
 
 def rollouts(
     maze: Maze,
-    policy: PPO | None,
+    policy: Policy | None,
     space: SkillSpace,
     per_skill: int,
     seed: int,
@@ -79,9 +79,7 @@ def rollouts(
             action = rng.uniform(-1, 1, (env.num_envs, 2)).astype(np.float32)
         else:
             obs = torch.from_numpy(path[-1])
-            device = policy.inputs.mean.device
-            noise = None if greedy else rng
-            action = policy.act(obs.to(device), skill.to(device), noise).cpu().numpy()
+            action = policy.act(obs, skill, None if greedy else rng).cpu().numpy()
         path.append(env.step(action).obs)
     return np.stack(path, 1).reshape(len(skills), per_skill, env.horizon + 1, 2)
 

@@ -19,7 +19,7 @@ class OnPolicyLearner:
 
     def __init__(self, env: Env, agent: PPO, method: Method, seed: np.random.SeedSequence) -> None:
         self.env, self.agent, self.method, self.space = env, agent, method, method.space
-        self.device = agent.inputs.mean.device
+        self.device = agent.device
         self.optimizer = method.optimizer()
         skills, actions, order = seed.spawn(3)
         self.skill_rng = np.random.default_rng(skills)

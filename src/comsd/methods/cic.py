@@ -27,7 +27,7 @@ CODE = "CIC's code"
 
 @dataclass(frozen=True)
 class CICConfig(MethodConfig):
-    temperature: float = setting(0.5, "temperature T", CODE, low=0.02)
+    temperature: float = setting(0.5, "temperature T", CODE, low=0.03)
     k: int = setting(16, "nearest neighbours, the point itself among them", CODE, low=1)
     query: Literal["learned", "identity"] = setting("learned", "g_z: a network or z itself", CODE)
 

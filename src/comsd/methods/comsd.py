@@ -33,7 +33,7 @@ PILOT = "measured: raw coordinates solve the maze with 6 and 10 skills, f1(tau) 
 @dataclass(frozen=True)
 class ComSDConfig(MethodConfig):
     alpha: float = setting(0.25, "weight of the diversity reward (Eq. 12)", PAPER, low=0)
-    temperature: float = setting(0.5, "temperature T (Eq. 6)", PAPER, low=0.02)
+    temperature: float = setting(0.5, "temperature T (Eq. 6)", PAPER, low=0.03)
     w_low: float = setting(0.0, "lowest dynamic weight (Eq. 11)", ERRATUM, low=0)
     w_high: float = setting(2.0, "highest dynamic weight (Eq. 11)", ERRATUM, low=0)
     f_low: float = setting(0.0, "flag at which the weight leaves w_low", PAPER, low=0, high=1)

@@ -1,0 +1,47 @@
+# make demo   discover ten skills in the tree maze and show them
+# make test   run the tests
+# make check  format, lint, types and tests
+# Everything runs in .venv, which `make install` prepares from constraints.txt.
+
+PYTHON ?= python3
+BIN := .venv/bin
+DEMO := runs/demo
+
+.PHONY: install demo test test-slow check format lint types bench clean
+
+install: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# Interrupted or not: run it again and it goes on where it stopped.
+demo: install
+	@if [ -d $(DEMO) ]; then $(BIN)/comsd resume $(DEMO); else \
+	  $(BIN)/comsd pretrain comsd --env maze-tree --skills 10 --preset lite --seed 0 --run $(DEMO); fi
+	@$(BIN)/comsd evaluate $(DEMO)
+
+test: install
+	$(BIN)/python -m pytest
+
+test-slow: install
+	$(BIN)/python -m pytest -m slow
+
+check: install format lint types test
+
+format: install
+	$(BIN)/ruff format --check .
+
+lint: install
+	$(BIN)/ruff check .
+
+types: install
+	$(BIN)/basedpyright
+
+bench: install
+	$(BIN)/python benchmarks/maze_cycle.py
+
+clean:
+	rm -rf .venv

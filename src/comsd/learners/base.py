@@ -1,0 +1,35 @@
+"""What the loop asks of a learner, whichever way it gathers experience."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor
+
+from comsd.types import Metrics
+
+
+class Policy(Protocol):
+    """Acts for a skill; with a generator it samples, without one it takes the mean."""
+
+    def act(self, obs: Tensor, skill: Tensor, rng: np.random.Generator | None = None) -> Tensor: ...
+
+
+class Learner(Protocol):
+    """Alternates between gathering experience and learning from it."""
+
+    steps: int  # environment steps taken so far
+
+    @property
+    def agent(self) -> Policy: ...
+
+    def cycle(self) -> Metrics:
+        """Gather and learn once; may raise RunError if a number is not finite."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything the future depends on, in branches that can be read alone."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...

@@ -1,0 +1,147 @@
+"""What every method must keep, for every skill space it supports.
+
+Each clause would have caught a fault of a published code base: a skill query overwritten by
+zeros, a network that is optimised and never used, running statistics lost at restart.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from comsd.methods import METHODS
+from comsd.methods.base import Method
+from comsd.nets import MLP
+from conftest import OBS, make_batch, make_method, make_space, method_cases
+
+ROWS = 64
+VARIANTS: list[tuple[str, str, str | None, dict[str, object]]] = [
+    (name, kind, family, {}) for name, kind in method_cases() for family in ("maze", None)
+] + [
+    ("comsd", kind, "maze", values)
+    for kind in ("one-hot", "box", "sphere")
+    for values in (
+        {"smw": False},
+        {"diversity": False},
+        {"exploration": False},
+        {"knn": "embedding"},
+        {"knn": "trajectory", "knn_form": "log1p", "knn_scale": "std"},
+        {"knn": "frozen-random", "knn_form": "log1p"},
+        {"diversity_form": "log-q", "query": "learned"},
+    )
+]
+
+
+@pytest.fixture(
+    params=VARIANTS, ids=lambda v: "-".join(map(str, (v[0], v[1], v[2], *v[3].items())))
+)
+def case(request: pytest.FixtureRequest) -> tuple[Method, str]:
+    name, kind, family, values = request.param
+    return make_method(name, make_space(kind), family, **values), kind
+
+
+def test_every_parameter_gets_gradient(case: tuple[Method, str]) -> None:
+    method, kind = case
+    trained = [p for p in method.parameters() if p.requires_grad]
+    if not trained:
+        assert method.optimizer() is None
+        return
+    batch = make_batch(make_space(kind), ROWS)
+    loss, metrics = method.loss(batch, method.embed(batch))
+    assert loss.shape == ()
+    assert all(not value.requires_grad for value in metrics.values())
+    loss.backward()
+    for module in method.modules():
+        if isinstance(module, MLP) and module.flat.requires_grad:
+            assert module.flat.grad is not None
+            for weight, bias in module.views(module.flat.grad):
+                assert weight.abs().sum() > 0
+                assert bias.abs().sum() > 0
+    for p in trained:
+        assert p.grad is not None
+        assert p.grad.abs().sum() > 0
+
+
+def test_reward_is_one_finite_number_per_row(case: tuple[Method, str]) -> None:
+    method, kind = case
+    reward, metrics = method.rewards(make_batch(make_space(kind), ROWS))
+    assert reward.shape == (ROWS,)
+    assert reward.dtype == torch.float32
+    assert bool(torch.isfinite(reward).all())
+    assert not reward.requires_grad
+    assert reward.std() > 0
+    assert all(value.numel() == 1 for value in metrics.values())
+
+
+def test_redrawing_skills_changes_the_reward_unless_declared(case: tuple[Method, str]) -> None:
+    method, kind = case
+    space = make_space(kind)
+    batch = make_batch(space, ROWS)
+    redrawn = batch._replace(skill=make_batch(space, ROWS, seed=1).skill)
+    state = {name: value.clone() for name, value in method.state_dict().items()}
+    before = method.rewards(batch)[0]
+    method.load_state_dict(state)  # running statistics as they were
+    after = method.rewards(redrawn)[0]
+    uses = method.reward_uses_skill and getattr(getattr(method, "config", None), "diversity", True)
+    assert uses != torch.equal(before, after)
+
+
+def test_permuting_the_batch_permutes_the_reward(case: tuple[Method, str]) -> None:
+    method, kind = case
+    if method.name == "becl":
+        pytest.skip("the positive of a row is the next one of its skill, so order matters")
+    batch = make_batch(make_space(kind), ROWS)
+    order = torch.randperm(ROWS, generator=torch.Generator().manual_seed(0))
+    shuffled = type(batch)(*(column[order] for column in batch))
+    state = {name: value.clone() for name, value in method.state_dict().items()}
+    first = method.rewards(batch)[0]
+    method.load_state_dict(state)
+    torch.testing.assert_close(method.rewards(shuffled)[0], first[order], atol=1e-5, rtol=1e-4)
+
+
+def test_saving_and_loading_changes_nothing(case: tuple[Method, str]) -> None:
+    method, kind = case
+    space = make_space(kind)
+    batch = make_batch(space, ROWS)
+    method.rewards(make_batch(space, ROWS, seed=5))  # give running statistics a past
+    torch.manual_seed(123)
+    config = getattr(method, "config", None) or METHODS[method.name].config_class(hidden=16)
+    twin = METHODS[method.name](config, space, OBS)
+    twin.load_state_dict({name: value.clone() for name, value in method.state_dict().items()})
+    assert torch.equal(method.rewards(batch)[0], twin.rewards(batch)[0])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_training_the_representation_reduces_its_loss(name: str) -> None:
+    """Skills live in separate places: any representation should fit that quickly."""
+    space = make_space("one-hot")
+    method = make_method(name, space)
+    batch = make_batch(space, 250)
+    place = 3 * space.distinct(batch.skill)[1][:, None].float()
+    batch = batch._replace(obs=place + 0.1 * batch.action, next_obs=place - 0.1 * batch.action)
+    optimizer = method.optimizer()
+    assert optimizer is not None
+    losses = []
+    for _ in range(200):
+        loss, _ = method.loss(batch, method.embed(batch))
+        optimizer.descend(loss)
+        losses.append(loss.item())
+    assert losses[-1] < 0.9 * losses[0]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_method_imports_another(name: str) -> None:
+    import ast
+    import inspect
+
+    module = inspect.getmodule(METHODS[name])
+    assert module is not None
+    tree = ast.parse(inspect.getsource(module))
+    imported = [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+    methods = [m for m in imported if m.startswith("comsd.methods")]
+    assert methods == ["comsd.methods.base"]
+    assert len(inspect.getsource(module).splitlines()) <= 170
+    assert all(
+        not isinstance(m, nn.Linear) for m in make_method(name, make_space("one-hot")).modules()
+    )

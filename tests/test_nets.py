@@ -1,0 +1,114 @@
+"""The one-node MLP and the lean Adam against what torch does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from comsd.nets import MLP, Adam, Standardise, with_gradient
+
+
+def plain(net: MLP, x: Tensor, flat: Tensor) -> Tensor:
+    """The same network by ordinary autograd."""
+    layers = net.views(flat)
+    for weight, bias in layers[:-1]:
+        x = F.linear(x, weight, bias).relu()
+    return F.linear(x, *layers[-1])
+
+
+@pytest.fixture(params=[(3, 8, 7, 2), (3, 8, 8, 2), (3, 8, 2)], ids=str)
+def net(request: pytest.FixtureRequest) -> MLP:
+    torch.manual_seed(0)
+    return MLP(*request.param).double()
+
+
+def test_forward_and_all_gradients_equal_autograd(net: MLP) -> None:
+    x = torch.randn(5, 3, dtype=torch.double, requires_grad=True)
+    weight = torch.randn(5, 2, dtype=torch.double)
+    y = net(x)
+    grads = torch.autograd.grad((y * weight).sum(), [x, net.flat])
+    flat = net.flat.detach().clone().requires_grad_()
+    expected = plain(net, x, flat)
+    wanted = torch.autograd.grad((expected * weight).sum(), [x, flat])
+    torch.testing.assert_close(y, expected)
+    torch.testing.assert_close(grads, wanted)
+
+
+def test_two_uses_in_one_graph_do_not_share_memory(net: MLP) -> None:
+    """Scratch memory is borrowed per pass: a second pass, or one without gradient between
+    forward and backward, must not overwrite the activations of the first."""
+    a, b = torch.randn(2, 6, 3, dtype=torch.double)
+    first = net(a)
+    with torch.no_grad():
+        net(b)
+    second = net(b)
+    (grad,) = torch.autograd.grad((first * second).sum(), [net.flat])
+    flat = net.flat.detach().clone().requires_grad_()
+    (wanted,) = torch.autograd.grad((plain(net, a, flat) * plain(net, b, flat)).sum(), [flat])
+    torch.testing.assert_close(grad, wanted)
+
+
+def test_gradients_of_earlier_steps_stay(net: MLP) -> None:
+    x = torch.randn(6, 3, dtype=torch.double)
+    (first,) = torch.autograd.grad(net(x).sum(), [net.flat])
+    kept = first.clone()
+    torch.autograd.grad(net(2 * x).square().sum(), [net.flat])
+    assert torch.equal(first, kept)
+
+
+def test_backward_accumulates(net: MLP) -> None:
+    x = torch.randn(6, 3, dtype=torch.double)
+    net(x).sum().backward()
+    once = net.flat.grad.clone()  # pyright: ignore[reportOptionalMemberAccess]
+    net(x).sum().backward()
+    torch.testing.assert_close(net.flat.grad, 2 * once)
+
+
+def test_a_second_backward_is_refused(net: MLP) -> None:
+    loss = net(torch.randn(6, 3, dtype=torch.double)).sum()
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="once per forward"):
+        loss.backward()
+
+
+def test_views_follow_the_parameter(net: MLP) -> None:
+    """Optimiser steps, loading and .to() all change the parameter that the layers look into."""
+    x = torch.randn(4, 3, dtype=torch.double)
+    with torch.no_grad():
+        net.flat.mul_(2)
+    torch.testing.assert_close(net(x), plain(net, x, net.flat))
+    net.load_state_dict({"flat": torch.randn_like(net.flat)})
+    torch.testing.assert_close(net(x), plain(net, x, net.flat))
+    net.float()
+    torch.testing.assert_close(net(x.float()), plain(net, x.float(), net.flat))
+
+
+def test_adam_equals_torch() -> None:
+    torch.manual_seed(0)
+    mine = torch.nn.Parameter(torch.randn(10))
+    theirs = torch.nn.Parameter(mine.detach().clone())
+    target = torch.randn(10)
+    ours, reference = Adam([mine], 0.1, 1e-5), torch.optim.Adam([theirs], 0.1, eps=1e-5)
+    for _ in range(20):
+        ours.descend((mine - target).square().sum())
+        reference.zero_grad()
+        (theirs - target).square().sum().backward()
+        reference.step()
+    torch.testing.assert_close(mine, theirs)
+
+
+def test_with_gradient_scales_and_skips() -> None:
+    x, fixed = torch.ones(3, requires_grad=True), torch.ones(3)
+    loss = with_gradient(torch.tensor(5.0), (x, torch.tensor([1.0, 2.0, 3.0])), (fixed, fixed))
+    assert loss.item() == 5
+    (2 * loss).backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [2, 4, 6]
+    assert not with_gradient(torch.tensor(5.0), (fixed, fixed)).requires_grad
+
+
+def test_standardise() -> None:
+    standardise = Standardise(torch.tensor([1.0, 2.0]), torch.tensor([2.0, 4.0]))
+    assert standardise(torch.tensor([[3.0, -2.0]])).tolist() == [[1.0, -1.0]]

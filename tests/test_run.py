@@ -1,0 +1,357 @@
+"""Runs: exact resume, faults, files."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import comsd
+from comsd import checkpoint
+from comsd.errors import InputError, Interrupted, RunError
+from comsd.learners.on_policy import OnPolicyLearner
+from comsd.methods import METHODS
+from comsd.run import TIME_COLUMNS, Run
+
+SMOKE: dict[str, Any] = {"env": "maze-tree", "preset": "smoke", "skills": 3}
+
+
+def fingerprint(path: Path) -> str:
+    """Hash of the last state and of the tables without their time columns."""
+    total = hashlib.sha256()
+    newest = max(checkpoint.found(path / "checkpoints"))
+    for file in sorted(newest.glob("*.safetensors")):
+        for name, tensor in sorted(load_file(file).items()):
+            total.update(name.encode() + tensor.numpy().tobytes())
+    state = json.loads((newest / "state.json").read_text())["state"]
+    state.pop("run")  # positions in the tables, and seconds
+    total.update(json.dumps(state, sort_keys=True).encode())
+    for table in ("metrics.csv", "evaluations.csv"):
+        for row in csv.DictReader((path / table).open()):
+            kept = {k: v for k, v in row.items() if k not in TIME_COLUMNS}
+            total.update(json.dumps(kept).encode())
+    return total.hexdigest()
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, cycles: int, how: BaseException) -> None:
+    """Make the learner fail after a number of cycles."""
+    original, done = OnPolicyLearner.cycle, 0
+
+    def cycle(self: OnPolicyLearner) -> Any:
+        nonlocal done
+        if done == cycles:
+            raise how
+        done += 1
+        return original(self)
+
+    monkeypatch.setattr(OnPolicyLearner, "cycle", cycle)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_resume_equals_the_uninterrupted_run_bit_for_bit(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Smoke runs save after cycles 2 and 4; a crash in cycle 4 loses cycle 3, which is redone."""
+    comsd.pretrain(method, run=tmp_path / "whole", **SMOKE)
+    with monkeypatch.context() as patch:
+        stop_after(patch, 3, MemoryError())
+        with pytest.raises(MemoryError):
+            comsd.pretrain(method, run=tmp_path / "broken", **SMOKE)
+    comsd.resume(tmp_path / "broken")
+    assert fingerprint(tmp_path / "broken") == fingerprint(tmp_path / "whole")
+
+
+def test_a_crash_before_the_first_checkpoint_starts_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comsd.pretrain("comsd", run=tmp_path / "whole", **SMOKE)
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1, MemoryError())
+        with pytest.raises(MemoryError):
+            comsd.pretrain("comsd", run=tmp_path / "broken", **SMOKE)
+    comsd.resume(tmp_path / "broken")
+    assert fingerprint(tmp_path / "broken") == fingerprint(tmp_path / "whole")
+
+
+def test_same_seed_same_run_other_seed_other_run(tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        comsd.pretrain("comsd", run=tmp_path / name, seed=seed, **SMOKE)
+    a, b, c = (fingerprint(tmp_path / name) for name in "abc")
+    assert a == b
+    assert a != c
+
+
+def test_observing_does_not_disturb(tmp_path: Path) -> None:
+    """Evaluations, logging and checkpoints leave training as it is."""
+    comsd.pretrain("comsd", run=tmp_path / "much", **SMOKE)
+    rarely: dict[str, Any] = {
+        "log_every": 10**9,
+        "evaluate_every": 10**9,
+        "checkpoint_every": 10**9,
+    }
+    comsd.pretrain("comsd", run=tmp_path / "little", **SMOKE, **rarely)
+    much, little = (
+        checkpoint.latest(tmp_path / name / "checkpoints")[0] for name in ("much", "little")
+    )
+    for name, tensor in much["agent"].items():
+        assert torch.equal(tensor, little["agent"][name])
+
+
+def test_kill_9_anywhere_then_resume(tmp_path: Path) -> None:
+    """A real process, killed without warning at several moments."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    settings = "--env maze-tree --preset smoke --skills 3 --steps 15000 --checkpoint-every 500"
+    comsd.pretrain("comsd", run=whole, steps=15000, checkpoint_every=500, **SMOKE)
+    command = [sys.executable, "-m", "comsd.cli"]
+    start = [*command, "pretrain", "comsd", *settings.split(), "--run", str(killed)]
+    rng = np.random.default_rng(0)
+    for attempt in range(4):
+        words = start if attempt == 0 else [*command, "resume", str(killed)]
+        process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        before = len(list(killed.glob("checkpoints/*")))
+        while process.poll() is None and time.monotonic() < deadline:
+            if len(list(killed.glob("checkpoints/*"))) > min(before, 1):
+                time.sleep(float(rng.uniform(0, 0.3)))
+                break
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    subprocess.run([*command, "resume", str(killed)], check=True, stderr=subprocess.DEVNULL)
+    assert fingerprint(killed) == fingerprint(whole)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = "pretrain comsd --env maze-tree --preset smoke --skills 3 --steps 100000000 --run"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "comsd.cli", *words.split(), str(run)],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not list(run.glob("checkpoints/0*")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    sent = time.monotonic()
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=20)
+    assert time.monotonic() - sent < 10
+    assert process.returncode == 128 + number
+    assert f"comsd resume {run}" in errors
+    assert "Traceback" not in errors
+    step = int(errors.split("stopped at step ")[1].split(" ")[0].replace(",", ""))
+    assert max(checkpoint.found(run / "checkpoints")).name == f"{step:012d}"
+
+
+def test_a_signal_in_a_script_is_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = OnPolicyLearner.cycle
+
+    def cycle(self: OnPolicyLearner) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return original(self)
+
+    monkeypatch.setattr(OnPolicyLearner, "cycle", cycle)
+    with pytest.raises(Interrupted):
+        comsd.pretrain("comsd", run=tmp_path / "run", **SMOKE)
+    monkeypatch.undo()
+    comsd.resume(tmp_path / "run")
+
+
+# --- damage -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("finished") / "run"
+    comsd.pretrain("comsd", run=path, **SMOKE)
+    return path
+
+
+@pytest.fixture
+def run_copy(finished: Path, tmp_path: Path) -> Path:
+    shutil.copytree(finished, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    file.write_bytes(data)
+
+
+def halve(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("damage", [flip, halve, Path.unlink], ids=["flip", "halve", "delete"])
+@pytest.mark.parametrize(
+    "name", ["agent.safetensors", "method.safetensors", "training.safetensors", "state.json"]
+)
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(
+    run_copy: Path, finished: Path, name: str, damage: Any
+) -> None:
+    newest = max(checkpoint.found(run_copy / "checkpoints"))
+    damage(newest / name)
+    said: list[str] = []
+    comsd.resume(run_copy, said.append)
+    assert newest.name in said[0]
+    assert name in said[0] or name == "state.json"
+    assert fingerprint(run_copy) == fingerprint(finished)  # cycles 3 and 4 redone, exactly
+
+
+def test_no_whole_checkpoint_is_an_error_that_names_the_files(run_copy: Path) -> None:
+    for place in checkpoint.found(run_copy / "checkpoints"):
+        flip(place / "agent.safetensors")
+    with pytest.raises(RunError, match=r"no checkpoint can be read: .*agent.safetensors"):
+        comsd.resume(run_copy)
+    assert len(list(checkpoint.found(run_copy / "checkpoints"))) == 2  # nothing deleted
+
+
+def test_a_changed_number_in_the_manifest_is_seen(run_copy: Path) -> None:
+    """Still valid JSON, but another counter: the random stream would silently differ."""
+    newest = max(checkpoint.found(run_copy / "checkpoints"))
+    text = (newest / "state.json").read_text()
+    (newest / "state.json").write_text(text.replace('"steps": 2000', '"steps": 2001'))
+    with pytest.raises(RunError, match=r"state\.json is damaged"):
+        checkpoint.read(newest)
+
+
+def test_the_newest_two_checkpoints_are_kept(finished: Path) -> None:
+    names = sorted(p.name for p in (finished / "checkpoints").iterdir())
+    assert names == [f"{1000:012d}", f"{2000:012d}"]
+
+
+@pytest.mark.parametrize("failing", ["rename", "flush", "save_file"])
+def test_a_failing_save_leaves_the_last_checkpoint(
+    failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "checkpoints"
+    checkpoint.save(folder, 1, {"agent": {"w": torch.ones(3)}})
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    if failing == "rename":
+        monkeypatch.setattr(Path, "rename", full)
+    else:
+        monkeypatch.setattr(checkpoint, failing, full)
+    with pytest.raises(OSError, match="No space"):
+        checkpoint.save(folder, 2, {"agent": {"w": torch.zeros(3)}})
+    monkeypatch.undo()
+    assert checkpoint.latest(folder)[0]["agent"]["w"].tolist() == [1, 1, 1]
+    assert [p.name for p in folder.iterdir()] == [f"{1:012d}"]
+
+
+def test_no_space_left_is_said_clearly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(RunError, match=r"no space left for .*comsd resume"):
+        comsd.pretrain("comsd", run=tmp_path / "run", **SMOKE)
+
+
+def test_nan_in_the_reward_stops_the_run_and_is_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from comsd.methods.diayn import DIAYN
+
+    def reward(*_: Any) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        return torch.full((500,), float("nan")), {}
+
+    monkeypatch.setattr(DIAYN, "reward", reward)
+    with pytest.raises(RunError, match="stopped at step 0: the reward of diayn holds NaN"):
+        comsd.pretrain("diayn", run=tmp_path / "run", **SMOKE)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_nan_is_never_written(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="agent/w holds NaN"):
+        checkpoint.save(tmp_path / "c", 1, {"agent": {"w": torch.tensor([float("nan")])}})
+    assert list((tmp_path / "c").iterdir()) == []
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def test_states_survive_the_round_trip(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    state = {
+        "agent": {"w": torch.randn(3, 4), "half": torch.ones(2, dtype=torch.float64)},
+        "training": {
+            "rng": rng.bit_generator.state,
+            "list": [torch.arange(3), {"deep": np.array([1.5, 2.5])}],
+            "none": None,
+        },
+    }
+    checkpoint.save(tmp_path / "c", 7, state)
+    back, problems = checkpoint.latest(tmp_path / "c")
+    assert problems == []
+    assert torch.equal(back["agent"]["w"], state["agent"]["w"])
+    assert back["agent"]["half"].dtype == torch.float64
+    assert back["training"]["list"][1]["deep"].tolist() == [1.5, 2.5]
+    other = np.random.default_rng(6)
+    other.bit_generator.state = back["training"]["rng"]
+    assert other.random() == rng.random()
+
+
+def test_the_policy_can_be_used_alone(finished: Path) -> None:
+    run = comsd.load(finished)
+    action = run.policy.act(torch.zeros(3, 2), run.space.grid(3))
+    assert action.shape == (3, 2)
+    for file in ("method.safetensors", "training.safetensors"):
+        assert (max(checkpoint.found(finished / "checkpoints")) / file).exists()
+
+
+def test_the_run_directory_explains_itself(finished: Path) -> None:
+    record = json.loads((finished / "config.json").read_text())
+    assert record["config"]["run"]["method"] == "comsd"
+    assert record["config"]["method"]["alpha"] == 0.1
+    assert record["sources"]["run.skills"] == "you"
+    assert set(record["versions"]) >= {"comsd", "torch", "numpy", "python", "commit"}
+    text = (finished / "config.json").read_text()
+    assert str(Path.home()) not in text
+
+
+def test_an_existing_directory_is_never_overwritten(finished: Path) -> None:
+    before = fingerprint(finished)
+    with pytest.raises(InputError, match="comsd resume"):
+        comsd.pretrain("comsd", run=finished, **SMOKE)
+    assert fingerprint(finished) == before
+
+
+def test_a_second_process_is_refused_with_the_holders_pid(finished: Path) -> None:
+    holder, second = Run(finished), Run(finished)
+    holder.lock()
+    try:
+        with pytest.raises(InputError, match=f"in use by process {os.getpid()}"):
+            second.lock()
+    finally:
+        holder.unlock()
+    second.lock()
+    second.unlock()
+
+
+def test_no_pickle_and_no_unsafe_loading_in_the_package() -> None:
+    package = Path(comsd.__file__).parent
+    for file in package.rglob("*.py"):
+        text = file.read_text()
+        for word in ("pickle", "torch.load(", "torch.save(", "eval(", "exec(", "shell=True"):
+            assert word not in text, f"{word} in {file}"
