@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -33,7 +35,8 @@ def make_method(
     """A method as it is in the maze, narrow, with other values where given."""
     method = METHODS[name]
     tuned = method.config_class.tuned.get(family, {}) if family else {}
-    settings = {key: s.value for key, s in tuned.items()} | {"hidden": 16} | values
+    settings: dict[str, Any] = {key: s.value for key, s in tuned.items()}
+    settings |= {"hidden": 16} | values
     torch.manual_seed(0)
     return method(method.config_class(**settings), space, OBS)
 

@@ -18,7 +18,7 @@ def plain(net: MLP, x: Tensor, flat: Tensor) -> Tensor:
     return F.linear(x, *layers[-1])
 
 
-@pytest.fixture(params=[(3, 8, 7, 2), (3, 8, 8, 2), (3, 8, 2)], ids=str)
+@pytest.fixture(params=[(3, 8, 7, 2), (3, 8, 8, 2), (3, 8, 2), (3, 2)], ids=str)
 def net(request: pytest.FixtureRequest) -> MLP:
     torch.manual_seed(0)
     return MLP(*request.param).double()

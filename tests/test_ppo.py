@@ -13,8 +13,9 @@ from comsd.agents.ppo import (
     PPOConfig,
     RewardScale,
     advantages,
+    beta_entropy,
+    beta_gradients,
     beta_log_density,
-    beta_terms,
     discounted_sums,
     shuffled,
     to_unit,
@@ -67,9 +68,8 @@ def test_the_episodes_of_a_flat_batch_are_its_environments(agent: PPO) -> None:
     batch = make_batch(SPACE, 6 * 3)
     seen: list[torch.Tensor] = []
 
-    def record(*columns: torch.Tensor) -> dict[str, torch.Tensor]:
+    def record(*columns: torch.Tensor) -> None:
         seen.append(columns[-1])  # the value targets
-        return {}
 
     agent.step = record  # pyright: ignore[reportAttributeAccessIssue]
     agent.config = PPOConfig(hidden=16, epochs=1, minibatches=1)
@@ -87,43 +87,51 @@ def test_beta_terms_equal_torch() -> None:
     torch.manual_seed(0)
     c = (torch.rand(20, 4, dtype=torch.double) * 5 + 1.05).requires_grad_()
     action = 2 * torch.rand(20, 2, dtype=torch.double) - 1
-    beta = Beta(c[:, :2], c[:, 2:])
+    beta, log_u = Beta(c[:, :2], c[:, 2:]), to_unit(action)
     log_density, entropy = beta.log_prob((action + 1) / 2).sum(-1), beta.entropy().sum(-1)
-    ours = beta_terms(c.detach(), to_unit(action))
-    torch.testing.assert_close(ours[0], log_density)
-    torch.testing.assert_close(ours[1], entropy)
-    torch.testing.assert_close(ours[2], torch.autograd.grad(log_density.sum(), c)[0])
-    torch.testing.assert_close(ours[3], torch.autograd.grad(entropy.sum(), c)[0])
-    torch.testing.assert_close(beta_log_density(c.detach(), to_unit(action)), log_density)
+    torch.testing.assert_close(beta_log_density(c, log_u), log_density)
+    torch.testing.assert_close(beta_entropy(c), entropy)
+    density, d_density, d_entropy = beta_gradients(c.detach(), log_u)
+    torch.testing.assert_close(density, log_density)
+    torch.testing.assert_close(d_density, torch.autograd.grad(log_density.sum(), c)[0])
+    torch.testing.assert_close(d_entropy, torch.autograd.grad(entropy.sum(), c)[0])
 
 
 def test_actions_on_the_edge_have_a_finite_density() -> None:
     edge = to_unit(torch.tensor([[1.0, -1.0]]))
-    assert bool(torch.isfinite(beta_terms(torch.full((1, 4), 3.0), edge)[0]).all())
+    assert bool(torch.isfinite(beta_log_density(torch.full((1, 4), 3.0), edge)).all())
 
 
-def test_loss_and_gradient_equal_the_textbook(agent: PPO) -> None:
-    """Clipped surrogate, mean entropy per dimension, half the squared value error."""
+def minibatch(agent: PPO) -> list[torch.Tensor]:
+    """With many ratios beyond the clip, on both sides."""
     torch.manual_seed(1)
     rows = 64
     x, action = torch.randn(rows, 6), 2 * torch.rand(rows, 2) - 1
-    advantage, target = torch.randn(rows), torch.randn(rows, 1)
     old = beta_log_density(agent.concentrations(x), to_unit(action)).detach()
-    old = old + 0.4 * torch.randn(rows)  # many ratios beyond the clip, on both sides
-    loss, _ = agent.loss(x, to_unit(action), old, advantage, target)
-    ours = torch.autograd.grad(loss, [agent.policy.flat, agent.value.flat])
+    old = old + 0.4 * torch.randn(rows)
+    return [x, to_unit(action), old[:, None], torch.randn(rows, 1), torch.randn(rows, 1)]
 
+
+def test_loss_is_the_textbooks(agent: PPO) -> None:
+    x, log_u, old, advantage, target = minibatch(agent)
+    loss, metrics = agent.loss(x, log_u, old, advantage, target)
     a, b = (F.softplus(agent.policy(x)) + 1.05).chunk(2, -1)
     beta = Beta(a, b)
-    ratio = (beta.log_prob((action + 1) / 2).sum(-1) - old).exp()
+    ratio = (beta.log_prob(log_u[:, :2].exp()).sum(-1) - old[:, 0]).exp()
     clipped = ratio.clamp(0.8, 1.2)
-    assert 0.2 < (ratio != clipped).float().mean() < 0.8
-    surrogate = torch.minimum(ratio * advantage, clipped * advantage).mean()
-    error = 0.5 * F.mse_loss(agent.value(x), target)
-    plain = error - surrogate - 0.025 * beta.entropy().mean()
-    torch.testing.assert_close(loss, plain)
-    weights = [agent.policy.flat, agent.value.flat]
-    torch.testing.assert_close(ours, torch.autograd.grad(plain, weights), atol=1e-6, rtol=1e-4)
+    gain = torch.minimum(ratio * advantage[:, 0], clipped * advantage[:, 0]).mean()
+    error = 0.5 * (agent.value(x) - target).square().mean()
+    torch.testing.assert_close(loss, error - gain - 0.025 * beta.entropy().mean())
+    assert 0.2 < metrics["ppo/clipped"] < 0.8
+
+
+def test_a_step_goes_down_the_gradient_of_the_loss(agent: PPO) -> None:
+    columns = minibatch(agent)
+    loss, _ = agent.loss(*columns)
+    wanted = torch.autograd.grad(loss, [agent.policy.flat, agent.value.flat])
+    agent.step(*columns)  # after one step from zero, Adam's mean is a tenth of the gradient
+    ours = [10 * mean for mean in agent.optimizer.mean]
+    torch.testing.assert_close(ours, list(wanted), atol=1e-6, rtol=1e-4)
 
 
 def test_reward_scale_centres_and_scales() -> None:

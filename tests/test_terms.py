@@ -34,21 +34,21 @@ def plain_nce(query: Tensor, key: Tensor, owner: Tensor, temperature: float) -> 
 
 
 def test_log_q_is_the_cosine_over_temperature() -> None:  # Eq. 6
-    query, key = torch.tensor([[2.0, 0.0]]), torch.tensor([[3.0, 0.0], [0.0, 5.0], [-1.0, 0.0]])
-    owner = torch.zeros(3, dtype=torch.long)
+    query, key = torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 0.0], [0.0, 5.0], [-1.0, 0.0]])
+    owner = torch.ones(3, 1)
     assert log_q(query, key, owner, 0.5).tolist() == [2, 0, -2]
 
 
 def test_nce_of_two_orthogonal_pairs() -> None:  # Eq. 7
     """T = 0.5: the positive has log q = 2, the only negative 0: log(e^2 + 1) - 2 = 0.1269."""
-    loss = info_nce(torch.eye(2), torch.eye(2), torch.arange(2), 0.5)
+    loss = info_nce(torch.eye(2), torch.eye(2), torch.eye(2), 0.5)
     assert loss.item() == pytest.approx(math.log(math.e**2 + 1) - 2)
 
 
 def test_nce_does_not_contrast_rows_of_one_skill() -> None:
     """Skill 0 twice, skill 1 once: the two rows of skill 0 each have one negative, not two."""
     key = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    owner = torch.tensor([0, 0, 1])
+    owner = torch.eye(2)[[0, 0, 1]]
     one, two = math.log(math.e**2 + 1) - 2, math.log(math.e**2 + 2) - 2
     assert info_nce(torch.eye(2), key, owner, 0.5).item() == pytest.approx((one + one + two) / 3)
 
@@ -60,14 +60,18 @@ def test_nce_gradient_equals_autograd(distinct: bool) -> None:
     owner = torch.arange(6) if distinct else torch.randint(0, 3, (12,))
     query = torch.randn(queries, 4, dtype=torch.double, requires_grad=True)
     key = torch.randn(rows, 4, dtype=torch.double, requires_grad=True)
-    ours, plain = info_nce(query, key, owner, 0.3), plain_nce(query, key, owner, 0.3)
+    member = torch.eye(queries, dtype=torch.double)[owner]
+    ours, plain = (
+        info_nce(F.normalize(query, dim=-1), key, member, 0.3),
+        plain_nce(query, key, owner, 0.3),
+    )
     torch.testing.assert_close(ours, plain)
     gradients = torch.autograd.grad(3 * ours, [query, key])
     torch.testing.assert_close(gradients, torch.autograd.grad(3 * plain, [query, key]))
 
 
 def test_nce_survives_a_small_temperature() -> None:
-    loss = info_nce(torch.eye(3), -torch.eye(3), torch.arange(3), 0.03)
+    loss = info_nce(torch.eye(3), -torch.eye(3), torch.eye(3), 0.03)
     assert loss.item() == pytest.approx(1 / 0.03 + math.log(2))
 
 
@@ -83,7 +87,7 @@ def test_nce_with_discrete_skills_needs_no_table_of_pairs(monkeypatch: pytest.Mo
         return original(self)
 
     monkeypatch.setattr(torch.Tensor, "exp_", watched)
-    key, owner = torch.randn(rows, 10), torch.randint(0, 10, (rows,))
+    key, owner = torch.randn(rows, 10), torch.eye(10)[torch.randint(0, 10, (rows,))]
     assert torch.isfinite(info_nce(torch.eye(10), key, owner, 0.5))
     assert biggest == 10 * rows
 

@@ -19,7 +19,7 @@ from comsd.errors import InputError
 T = TypeVar("T")
 S = TypeVar("S", bound="Settings")
 
-DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
+DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
 
 class Setting(NamedTuple):
@@ -93,7 +93,7 @@ class RunSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not DEVICE.fullmatch(self.device):
-            raise InputError(f"device is {self.device!r}; allowed: cpu, cuda, cuda:N, mps")
+            raise InputError(f"device is {self.device!r}; allowed: cpu, cuda, cuda:N")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.adam import adam
 
 relu_backward = torch.ops.aten.threshold_backward.grad_input  # the in-place form
 
@@ -24,37 +23,31 @@ class Scratch:
     def __init__(self, net: MLP, rows: int) -> None:
         like = net.flat.detach()
         widths = [width for width, _ in net.shapes[:-1]]
+        self.x = like  # the input of the pass
         self.hidden = [like.new_empty(rows, width) for width in widths]
         # A layer's gradient may overwrite the activations above it, which are spent by then.
         self.grad = [
             above if above.shape[1] == width else like.new_empty(rows, width)
             for above, width in zip(self.hidden[1:], widths[:-1], strict=True)
         ]
-        self.grad.append(torch.empty_like(self.hidden[-1]))
+        self.grad += [torch.empty_like(hidden) for hidden in self.hidden[-1:]]
 
 
 class _MLPNode(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, _flat: Tensor, net: MLP) -> Tensor:
-        ctx.net, ctx.x, ctx.scratch = net, x, net.borrow(len(x))
-        return net.run(x, ctx.scratch)
+        y, ctx.scratch = net.run(x)
+        ctx.net = net
+        return y
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor, None]:
-        grad, net, scratch = grads[0], ctx.net, ctx.scratch
-        if scratch is None:  # the activations have been overwritten
+        if ctx.scratch is None:  # the activations have been overwritten
             raise RuntimeError("backward through an MLP runs once per forward pass")
-        ctx.scratch = None
-        flat_grad = torch.empty_like(net.flat)
-        layer_grads = net.views(flat_grad)
-        for i in range(len(net.layers) - 1, 0, -1):
-            below, into = scratch.hidden[i - 1], scratch.grad[i - 1]
-            layer_grad(grad, below, layer_grads[i])
-            torch.mm(grad, net.layers[i][0], out=into)
-            grad = relu_backward(into, below, 0, grad_input=into)
-        layer_grad(grad, ctx.x, layer_grads[0])
-        grad_x = grad @ net.layers[0][0] if ctx.needs_input_grad[0] else None
-        net.give_back(len(ctx.x), scratch)
+        scratch, ctx.scratch = ctx.scratch, None
+        flat_grad, below = ctx.net.run_back(grads[0], scratch)
+        grad_x = below @ ctx.net.layers[0][0] if ctx.needs_input_grad[0] else None
+        ctx.net.give_back(scratch)
         return grad_x, flat_grad, None
 
 
@@ -96,22 +89,36 @@ class MLP(nn.Module):
         pool = self.free.get(rows)
         return pool.pop() if pool else Scratch(self, rows)
 
-    def give_back(self, rows: int, scratch: Scratch) -> None:
-        self.free.setdefault(rows, []).append(scratch)
+    def give_back(self, scratch: Scratch) -> None:
+        self.free.setdefault(len(scratch.x), []).append(scratch)
 
-    def run(self, x: Tensor, scratch: Scratch) -> Tensor:
+    def run(self, x: Tensor) -> tuple[Tensor, Scratch]:
+        """The output, and what `run_back` needs; give that back afterwards."""
+        scratch = self.borrow(len(x))
+        scratch.x = x
         for hidden, (weight, bias) in zip(scratch.hidden, self.transposed, strict=False):
             x = torch.addmm(bias, x, weight, out=hidden).relu_()
         weight, bias = self.transposed[-1]
-        return torch.addmm(bias, x, weight)
+        return torch.addmm(bias, x, weight), scratch
+
+    def run_back(self, grad: Tensor, scratch: Scratch) -> tuple[Tensor, Tensor]:
+        """Gradients with respect to the parameter and to the first layer's output."""
+        flat_grad = torch.empty_like(self.flat)
+        grads = self.views(flat_grad)
+        for i in range(len(self.layers) - 1, 0, -1):
+            below, into = scratch.hidden[i - 1], scratch.grad[i - 1]
+            layer_grad(grad, below, grads[i])
+            torch.mm(grad, self.layers[i][0], out=into)
+            grad = relu_backward(into, below, 0, grad_input=into)
+        layer_grad(grad, scratch.x, grads[0])
+        return flat_grad, grad
 
     def forward(self, x: Tensor) -> Tensor:
         if torch.is_grad_enabled() and self.flat.requires_grad:
             return _MLPNode.apply(x, self.flat, self)  # pyright: ignore[reportReturnType]
-        scratch = self.borrow(x.shape[0])
         with torch.no_grad():
-            y = self.run(x, scratch)
-        self.give_back(x.shape[0], scratch)
+            y, scratch = self.run(x)
+        self.give_back(scratch)
         return y
 
 
@@ -138,18 +145,22 @@ class Standardise(nn.Module):
 
     mean: Tensor
     std: Tensor
+    scale: Tensor
+    shift: Tensor
 
     def __init__(self, mean: Tensor, std: Tensor) -> None:
         super().__init__()
         self.register_buffer("mean", mean)
         self.register_buffer("std", std)
+        self.register_buffer("scale", 1 / std, persistent=False)
+        self.register_buffer("shift", -mean / std, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return (x - self.mean) / self.std
+        return torch.addcmul(self.shift, x, self.scale)
 
 
 class Adam:
-    """Adam over a few flat parameters: the functional form, without the optimiser's bookkeeping."""
+    """Adam over a few flat parameters: torch's fused kernel without the optimiser around it."""
 
     def __init__(self, params: Iterable[nn.Parameter], lr: float, eps: float = 1e-8) -> None:
         self.params: list[Tensor] = list(params)
@@ -159,25 +170,28 @@ class Adam:
         self.count = [torch.zeros((), device=p.device) for p in self.params]
 
     def descend(self, loss: Tensor) -> None:
-        """One gradient step."""
-        grads = torch.autograd.grad(loss, self.params)
-        with torch.no_grad():
-            adam(
-                self.params,
-                list(grads),
-                self.mean,
-                self.square,
-                max_exp_avg_sqs=[],
-                state_steps=self.count,
-                fused=True,
-                amsgrad=False,
-                beta1=0.9,
-                beta2=0.999,
-                lr=self.lr,
-                weight_decay=0.0,
-                eps=self.eps,
-                maximize=False,
-            )
+        """One step down a scalar loss."""
+        self.step(list(torch.autograd.grad(loss, self.params)))
+
+    @torch.no_grad()
+    def step(self, grads: list[Tensor]) -> None:
+        """One step along given gradients."""
+        torch._foreach_add_(self.count, 1)  # pyright: ignore[reportPrivateImportUsage]
+        torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
+            self.params,
+            grads,
+            self.mean,
+            self.square,
+            [],
+            self.count,
+            lr=self.lr,
+            beta1=0.9,
+            beta2=0.999,
+            weight_decay=0.0,
+            eps=self.eps,
+            amsgrad=False,
+            maximize=False,
+        )
 
     def state_dict(self) -> dict[str, list[Tensor]]:
         return {"mean": self.mean, "square": self.square, "count": self.count}

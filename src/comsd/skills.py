@@ -43,8 +43,11 @@ class SkillSpace(ABC):
         """[-1, 1]^dim -> skill: what a controller's action means as a skill."""
 
     def distinct(self, skill: Tensor) -> tuple[Tensor, Tensor]:
-        """(skills, owner) with skill = skills[owner]; finite spaces list each skill once."""
-        return skill, torch.arange(len(skill), device=skill.device)
+        """(skills, owner) with skill = owner @ skills and one-hot rows of owner, (n, skills).
+
+        Finite spaces list each of their skills once.
+        """
+        return skill, torch.eye(len(skill), device=skill.device)
 
     def direction(self, skill: Tensor) -> Tensor:
         """The skill as a direction to move along; finite spaces centre it."""
@@ -68,15 +71,15 @@ class OneHot(SkillSpace):
         return F.one_hot(index, self.dim).float()
 
     def index(self, skill: Tensor) -> Tensor:
-        return (skill @ self.every(skill.device)[1]).long()  # much faster than argmax
+        return skill.argmax(-1)
 
     def distinct(self, skill: Tensor) -> tuple[Tensor, Tensor]:
-        return self.every(skill.device)[0], self.index(skill)
+        return self.every(skill.device), skill
 
     @cache  # noqa: B019 (a run has one space and one device)
-    def every(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """All skills, (dim, dim), and their numbers as floats."""
-        return torch.eye(self.dim, device=device), torch.arange(float(self.dim), device=device)
+    def every(self, device: torch.device) -> Tensor:
+        """All skills, (dim, dim)."""
+        return torch.eye(self.dim, device=device)
 
     def sample(self, n: int, rng: np.random.Generator) -> Tensor:
         return self.encode(torch.from_numpy(rng.integers(self.dim, size=n)))

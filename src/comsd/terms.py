@@ -54,6 +54,8 @@ def knn_distances(source: Tensor, target: Tensor, k: int) -> Tensor:
     if source.device.type == "cpu" and source.shape[1] <= TREE_MAX_DIM:
         distances, _ = KDTree(target.numpy()).query(source.numpy(), k)
         return torch.from_numpy(distances).to(source.dtype).view(len(source), k)
+    centre = target.mean(0)  # small coordinates keep the difference of squares accurate
+    source, target = source - centre, target - centre
     squares = target.square().sum(-1) - 2 * source @ target.T  # (B, N), row constant left out
     nearest = squares.topk(k, largest=False).values + source.square().sum(-1, keepdim=True)
     return nearest.clamp_min(0).sqrt()
@@ -95,39 +97,39 @@ class ParticleEntropy(nn.Module):
 
 
 def log_q(query: Tensor, key: Tensor, owner: Tensor, temperature: float) -> Tensor:
-    """log q of every key with its own query (Eq. 6), (N,): cosine over temperature."""
-    return (unit(query)[owner] * unit(key)).sum(-1) / temperature
+    """log q of every key with its own query (Eq. 6), (N,): cosine over temperature.
+
+    query (Q, d): a unit vector per distinct skill; key (N, d): of any length; owner (N, Q):
+    one-hot rows that say which query each key belongs to.
+    """
+    return ((owner @ query) * unit(key)).sum(-1) / temperature
 
 
 def info_nce(query: Tensor, key: Tensor, owner: Tensor, temperature: float) -> Tensor:
-    """Mean contrastive loss (Eq. 7, negated), a scalar.
+    """Mean contrastive loss (Eq. 7, negated), a scalar, with its gradient in closed form.
 
-    query (Q, d): one row per distinct skill; key (N, d); owner (N,): the query of each key.
     For key i the positive is its own query and the negatives are the keys of other queries, so
     several keys of one skill are never each other's negatives. With K discrete skills the table
-    is (K, N), with N distinct skills (N, N).
+    is (N, K), with N distinct skills (N, N). The temperature must be at least 0.03 in float32.
 
         loss_i = log(q_ii + S_i) - log q_ii,  S_i = sum over negatives j of q(key_j, query_i)
-        d loss_i / d logit_ij = q_ij / (q_ii + S_i) - [i = j]
+        d loss_i / d log q_ij = q_ij / (q_ii + S_i) - [i = j]
     """
     with torch.no_grad():
-        unit_query, query_norm = normalise(query)
         unit_key, key_norm = normalise(key)
-        logits = (unit_query / temperature) @ unit_key.T  # (Q, N)
-        q = (
-            logits - 1 / temperature
-        ).exp_()  # at most 1, and never below exp(-2 / T), which float32 holds for T >= 0.03
-        columns = owner[None]
-        positive = q.gather(0, columns)  # (1, N)
-        q.masked_fill_(owner == torch.arange(len(q), device=q.device)[:, None], 0)
-        total = positive + q.sum(1)[columns]
+        scaled = query / temperature
+        q = (unit_key @ scaled.T).exp_()  # (N, Q)
+        positives = q * owner
+        others = q.sub_(positives)
+        positive = positives.sum(1)
+        total = torch.addmv(positive, owner, others.sum(0))
         loss = (total / positive).log_().mean()
-        share = 1 / (temperature * len(key) * total[0])  # folds in the mean and the temperature
-        q *= share.new_zeros(len(q)).index_add_(0, owner, share)[:, None]
-        grad = q.scatter_(0, columns, share * positive - 1 / (temperature * len(key)))
-        pairs = [(key, through_norm(grad.T @ unit_query, unit_key, key_norm))]
+        share = 1 / (len(key) * total)  # the mean's part of each row
+        grad = others.mul_(share @ owner)
+        grad.addcmul_(owner, (positive * share).sub_(1 / len(key))[:, None])
+        pairs = [(key, through_norm(grad @ scaled, unit_key, key_norm))]
         if query.requires_grad:
-            pairs += [(query, through_norm(grad @ unit_key, unit_query, query_norm))]
+            pairs += [(query, grad.T @ unit_key / temperature)]
     return with_gradient(loss, *pairs)
 
 

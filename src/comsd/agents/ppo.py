@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from comsd.config import Settings, setting
 from comsd.errors import RunError
-from comsd.nets import MLP, Adam, Standardise, with_gradient
+from comsd.nets import MLP, Adam, Standardise
 from comsd.skills import SkillSpace
 from comsd.terms import RunningMoments
 from comsd.types import Batch, Metrics, ObsInfo
@@ -40,37 +40,41 @@ class PPOConfig(Settings):
     concentration: float = setting(1.05, "lower bound of the Beta concentrations", CODE, low=0)
 
 
-def beta_terms(concentrations: Tensor, log_u: Tensor) -> tuple[Tensor, ...]:
-    """Log density and entropy of u under Beta(a, b), and both gradients in [a, b].
-
-    concentrations (B, 2A) = [a, b]; log_u (B, 2A) = [log u, log(1 - u)]. The first two results
-    are (B,), summed over the A dimensions, the others (B, 2A). With psi the digamma function:
-
-        log p = (a-1) log u + (b-1) log(1-u) - log B(a, b)
-        H     = log B(a, b) - (a-1) psi(a) - (b-1) psi(b) + (a+b-2) psi(a+b)
-        d log p / da = log u - psi(a) + psi(a+b)
-        d H / da     = (a+b-2) psi'(a+b) - (a-1) psi'(a)
-    """
-    c = concentrations
-    a, b = c.chunk(2, -1)
-    both = torch.cat([c, (a + b).repeat(1, 2)], -1)  # [a, b, a+b, a+b]
-    log_gamma = both.lgamma()
-    psi, psi_sum = both.digamma().chunk(2, -1)
-    trigamma, trigamma_sum = torch.special.polygamma(1, both).chunk(2, -1)
-    excess, excess_sum = c - 1, both[:, c.shape[1] :] - 2
-    log_beta = log_gamma[:, : c.shape[1]].sum(-1) - 0.5 * log_gamma[:, c.shape[1] :].sum(-1)
-    log_density = (excess * log_u).sum(-1) - log_beta
-    entropy = log_beta - (excess * psi).sum(-1) + 0.5 * (excess_sum * psi_sum).sum(-1)
-    d_density = log_u - psi + psi_sum
-    d_entropy = excess_sum * trigamma_sum - excess * trigamma
-    return log_density, entropy, d_density, d_entropy
-
-
 def beta_log_density(concentrations: Tensor, log_u: Tensor) -> Tensor:
-    """The first of `beta_terms`, alone."""
+    """log p(u) under Beta(a, b), summed over the A dimensions, (B,).
+
+    concentrations (B, 2A) = [a, b]; log_u (B, 2A) = [log u, log(1 - u)].
+    """
     a, b = concentrations.chunk(2, -1)
     log_beta = concentrations.lgamma().sum(-1) - (a + b).lgamma().sum(-1)
     return ((concentrations - 1) * log_u).sum(-1) - log_beta
+
+
+def beta_entropy(concentrations: Tensor) -> Tensor:
+    """Entropy of Beta(a, b), summed over the dimensions, (B,)."""
+    a, b = concentrations.chunk(2, -1)
+    log_beta = concentrations.lgamma().sum(-1) - (a + b).lgamma().sum(-1)
+    own = ((concentrations - 1) * concentrations.digamma()).sum(-1)
+    return log_beta - own + ((a + b - 2) * (a + b).digamma()).sum(-1)
+
+
+def beta_gradients(concentrations: Tensor, log_u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """log p(u), (B,), and the gradients of log p and of the entropy H in [a, b], (B, 2A).
+
+    d log p / da = log u - psi(a) + psi(a+b)
+    d H / da     = (a+b-2) psi'(a+b) - (a-1) psi'(a),     psi the digamma function
+    """
+    c, width = concentrations, concentrations.shape[1]
+    a, b = c.chunk(2, -1)
+    sums = (a + b).repeat(1, 2)
+    both = torch.cat([c, sums], -1)  # [a, b, a+b, a+b]
+    log_gamma, psi = both.lgamma(), both.digamma()
+    trigamma = torch.special.polygamma(1, both)
+    excess = c - 1
+    log_density = torch.addcmul(log_gamma[:, width:] * 0.5 - log_gamma[:, :width], excess, log_u)
+    d_density = log_u - psi[:, :width] + psi[:, width:]
+    d_entropy = (sums - 2).mul_(trigamma[:, width:]).addcmul_(excess, trigamma[:, :width], value=-1)
+    return log_density.sum(-1), d_density, d_entropy
 
 
 def to_unit(action: Tensor) -> Tensor:
@@ -165,46 +169,64 @@ class PPO(nn.Module):
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
             data = torch.cat([x, log_u, torch.stack([old, advantage, target], -1)], -1)
         sizes = [x.shape[1], log_u.shape[1], 1, 1, 1]
-        metrics: Metrics = {}
+        columns: list[Tensor] = []
         for rows in shuffled(data, c.epochs, c.minibatches, rng):
-            metrics = self.step(*rows.split(sizes, -1))
+            columns = list(rows.split(sizes, -1))
+            self.step(*columns)
         if not all(bool(torch.isfinite(p).all()) for p in self.parameters()):
             raise RunError("the weights of the policy or its value hold NaN or infinity")
+        metrics = self.loss(*columns)[1]
         spread = self.reward_scale.returns.std
         return {"ppo/reward": reward.mean(), "ppo/return_std": spread, **metrics}
-
-    def step(
-        self, x: Tensor, log_u: Tensor, old: Tensor, advantage: Tensor, target: Tensor
-    ) -> Metrics:
-        loss, metrics = self.loss(x, log_u, old[:, 0], advantage[:, 0], target)
-        self.optimizer.descend(loss)
-        return metrics
 
     def loss(
         self, x: Tensor, log_u: Tensor, old: Tensor, advantage: Tensor, target: Tensor
     ) -> tuple[Tensor, Metrics]:
-        """Clipped surrogate, entropy bonus and value error, with the gradient in closed form.
+        """Clipped surrogate, entropy bonus per action dimension and half the squared value error.
+
+        Columns of a minibatch: input, [log u, log(1 - u)], and three of width one.
+        """
+        c, dims = self.config, log_u.shape[1] // 2
+        concentrations = self.concentrations(x)
+        ratio = (beta_log_density(concentrations, log_u) - old[:, 0]).exp()
+        clipped = ratio.clamp(1 - c.clip, 1 + c.clip)
+        surrogate = torch.minimum(ratio * advantage[:, 0], clipped * advantage[:, 0]).mean()
+        entropy = beta_entropy(concentrations).mean() / dims
+        value_loss = 0.5 * F.mse_loss(self.value(x), target)
+        metrics = {
+            "ppo/value_loss": value_loss.detach(),
+            "ppo/entropy": entropy.detach(),
+            "ppo/clipped": (ratio != clipped).float().mean(),
+        }
+        return value_loss - surrogate - c.entropy * entropy, metrics
+
+    @torch.no_grad()
+    def step(
+        self, x: Tensor, log_u: Tensor, old: Tensor, advantage: Tensor, target: Tensor
+    ) -> None:
+        """One step down `loss`, its gradient written out, which takes half the time of autograd.
 
         The surrogate's gradient is ratio * advantage * d log p where the clip does not bind.
         """
-        c, rows, dims = self.config, len(x), log_u.shape[1] // 2
-        out, value = self.policy(x), self.value(x)
-        with torch.no_grad():
-            concentrations = F.softplus(out) + c.concentration
-            log_density, entropy, d_density, d_entropy = beta_terms(concentrations, log_u)
-            ratio = (log_density - old).exp_()
-            gain = ratio * advantage
-            bound = ratio.clamp(1 - c.clip, 1 + c.clip).mul_(advantage)
-            weight = torch.where(gain <= bound, gain, 0.0) / -rows
-            bonus = c.entropy / dims  # per action dimension
-            d_out = (weight[:, None] * d_density).add_(d_entropy, alpha=-bonus / rows)
-            d_out *= out.sigmoid()  # softplus
-            error = value - target
-            entropy = entropy.mean()
-            value_loss = 0.5 * error.square().mean()
-            loss = value_loss - torch.minimum(gain, bound).mean() - bonus * entropy
-        loss = with_gradient(loss, (out, d_out), (value, error / rows))
-        return loss, {"ppo/value_loss": value_loss, "ppo/entropy": entropy / dims}
+        c, rows = self.config, len(x)
+        (out, policy_pass), (value, value_pass) = self.policy.run(x), self.value.run(x)
+        concentrations = F.softplus(out) + c.concentration
+        log_density, d_density, d_entropy = beta_gradients(concentrations, log_u)
+        ratio = (log_density[:, None] - old).exp_()
+        gain = ratio * advantage
+        bound = ratio.clamp_(1 - c.clip, 1 + c.clip).mul_(advantage)
+        weight = gain.masked_fill_(gain > bound, 0)
+        bonus = 2 * c.entropy / log_u.shape[1]
+        d_out = (weight * d_density).add_(d_entropy, alpha=bonus)
+        d_out.mul_(out.sigmoid_()).div_(-rows)  # through the softplus, the mean, downwards
+        d_value = value.sub_(target).div_(rows)
+        grads = [
+            self.policy.run_back(d_out, policy_pass)[0],
+            self.value.run_back(d_value, value_pass)[0],
+        ]
+        self.policy.give_back(policy_pass)
+        self.value.give_back(value_pass)
+        self.optimizer.step(grads)
 
 
 def shuffled(data: Tensor, epochs: int, minibatches: int, rng: np.random.Generator):

@@ -47,7 +47,7 @@ def _maze_spec(name: str) -> EnvSpec:
     return EnvSpec(
         name=f"maze-{name}",
         family="maze",
-        summary=f"2-D maze of EDL, {len(maze.cells)} cells, {len(maze.arms)} dead ends",
+        summary=f"2-D maze of EDL: cells {len(maze.cells)}, dead ends {len(maze.arms)}",
         make=lambda num_envs, seed: MazeEnv(maze, num_envs, seed),
         space=Setting("one-hot", "paper, Sec. V-K"),
         skills=Setting(10, "paper, Sec. V-K"),

@@ -147,7 +147,9 @@ class Maze:
 
     @cached_property
     def branches(self) -> list[set[int]]:
-        """What the first junction separates, without the arms, as cell numbers."""
+        """What the first junction separates, without the arms; none in a maze with loops."""
+        if sum(len(self.neighbours(cell)) for cell in self.cells) != 2 * (len(self.cells) - 1):
+            return []
         removed = set().union(*self.arms) if self.arms else set[int]()
         trunk, cell = [self.start], self.start
         while len(onward := [n for n in self.neighbours(cell) if n not in trunk]) == 1:

@@ -52,25 +52,27 @@ class OnPolicyLearner:
 
     def cycle(self) -> Metrics:
         batch = self.collect()  # (T * N) transitions
-        self.represent(batch)  # what the skills look like
-        reward, metrics = self.method.rewards(batch)  # what each transition is worth
+        metrics = self.represent(batch)  # what the skills look like
+        reward, parts = self.method.rewards(batch)  # what each transition is worth
         if not bool(torch.isfinite(reward).all()):
             raise RunError(f"the reward of {self.method.name} holds NaN or infinity")
-        metrics |= self.agent.update(batch, reward, self.env.num_envs, self.order_rng)
+        metrics |= parts | self.agent.update(batch, reward, self.env.num_envs, self.order_rng)
         self.steps += len(reward)
         return metrics
 
-    def represent(self, batch: Batch) -> None:
+    def represent(self, batch: Batch) -> Metrics:
         """As many minibatch steps for the representation as the agent takes."""
+        metrics: Metrics = {}
         if self.optimizer is None:
-            return
+            return metrics
         c = self.agent.config
         data = torch.cat(batch, -1)
         sizes = [column.shape[1] for column in batch]
         for rows in shuffled(data, c.epochs, c.minibatches, self.order_rng):
             part = Batch(*rows.split(sizes, -1))
-            loss, _ = self.method.loss(part, self.method.embed(part))
+            loss, metrics = self.method.loss(part, self.method.embed(part))
             self.optimizer.descend(loss)
+        return metrics
 
     def state_dict(self) -> dict[str, Any]:
         """Everything the future depends on, by branch."""

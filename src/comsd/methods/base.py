@@ -22,7 +22,9 @@ from comsd.types import Batch, Metrics, ObsInfo
 class MethodConfig(Settings):
     """Settings every method has; subclasses add their own."""
 
-    hidden: int = setting(1024, "width of the hidden layers", "paper, hyper-parameter table", low=1)
+    hidden: int = setting(
+        1024, "width of the hidden layers", "CIC's code, which the paper follows", low=1
+    )
     lr: float = setting(1e-4, "learning rate of the representation", "paper, table", above=0)
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {}

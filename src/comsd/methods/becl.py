@@ -66,7 +66,7 @@ class BeCL(Method):
 
     def embed(self, batch: Batch) -> Features:
         f = unit(self.f(self.standardise(batch.next_obs)))
-        label = self.space.distinct(batch.skill)[1]
+        label = batch.skill.argmax(-1)
         partner = partners(label)
         similarity = f @ f.T / self.config.temperature  # (B, B)
         same_skill = batch.skill @ batch.skill.T > 0
@@ -81,4 +81,4 @@ class BeCL(Method):
 
     def reward(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
         reward = (-features.losses).exp().masked_fill(features.alone, 0)
-        return reward, {"becl/loss": features.losses.mean()}
+        return reward, {"becl/ratio": reward.mean()}

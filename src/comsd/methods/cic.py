@@ -19,7 +19,7 @@ from comsd.config import Setting, setting
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import MLP
 from comsd.skills import SkillSpace
-from comsd.terms import ParticleEntropy, info_nce
+from comsd.terms import ParticleEntropy, info_nce, unit
 from comsd.types import Batch, Metrics, ObsInfo
 
 CODE = "CIC's code"
@@ -28,7 +28,7 @@ CODE = "CIC's code"
 @dataclass(frozen=True)
 class CICConfig(MethodConfig):
     temperature: float = setting(0.5, "temperature T", CODE, low=0.03)
-    k: int = setting(16, "nearest neighbours, the point itself among them", CODE, low=1)
+    k: int = setting(16, "nearest neighbours, the point itself among them", CODE, low=2)
     query: Literal["learned", "identity"] = setting("learned", "g_z: a network or z itself", CODE)
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
@@ -47,7 +47,7 @@ class Features(NamedTuple):
 
 class CIC(Method):
     name = "cic"
-    paper = "Laskin et al. 2022, unsupervised reinforcement learning with contrastive control"
+    paper = "Laskin et al. 2022, contrastive intrinsic control"
     config_class = CICConfig
     reward_uses_skill = False
 
@@ -61,13 +61,13 @@ class CIC(Method):
         self.entropy = ParticleEntropy(c.k, "log1p", "variance")
 
     def embed(self, batch: Batch) -> Features:
-        both = self.standardise(torch.cat([batch.obs, batch.next_obs]))
-        before, after = self.g_state(both).chunk(2)
-        return Features(after, self.g_pair(torch.cat([before, after], -1)))
+        both = torch.stack([batch.obs, batch.next_obs], 1).flatten(0, 1)  # s, s', s, s', ...
+        states = self.g_state(self.standardise(both)).view(len(batch.obs), -1)  # (B, 2 Z)
+        return Features(states[:, self.space.dim :], self.g_pair(states))
 
     def loss(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
         skills, owner = self.space.distinct(batch.skill)
-        query = self.g_skill(skills) if self.config.query == "learned" else skills
+        query = unit(self.g_skill(skills) if self.config.query == "learned" else skills)
         nce = info_nce(query, features.pair, owner, self.config.temperature)
         return nce, {"cic/nce": nce.detach()}
 

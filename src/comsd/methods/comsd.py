@@ -23,11 +23,11 @@ from comsd.errors import InputError
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import MLP
 from comsd.skills import SkillSpace
-from comsd.terms import ParticleEntropy, dynamic_weight, info_nce, log_q
+from comsd.terms import ParticleEntropy, dynamic_weight, info_nce, log_q, unit
 from comsd.types import Batch, Metrics, ObsInfo
 
 PAPER, ERRATUM = "paper, hyper-parameter table", "paper, Eq. 11 with the clamp's bounds in order"
-PILOT = "measured: raw coordinates solve the maze with 6 and 10 skills, f1(tau) does not"
+PILOT = "measured: with raw coordinates all arms are owned, with f1(tau) they are not"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ComSDConfig(MethodConfig):
     diversity_form: Literal["q", "log-q"] = setting("q", "r_div is q or log q", "paper, Eq. 8")
     exploration: bool = setting(True, "use the exploration reward (Eq. 10); off: ablation", PAPER)
     query: Literal["learned", "identity"] = setting("learned", "f2: a network or z itself", PAPER)
-    k: int = setting(16, "nearest neighbours", "CIC's code", low=1)
+    k: int = setting(16, "nearest neighbours", "CIC's code", low=2)
     knn: Literal["embedding", "trajectory", "observation", "frozen-random"] = setting(
         "embedding",
         "h of Eq. 10: embedding of s', f1(tau), s' itself, or an untrained net (s against s': "
@@ -57,12 +57,14 @@ class ComSDConfig(MethodConfig):
         super().__post_init__()
         if self.f_low >= self.f_high or self.w_low > self.w_high:
             raise InputError("f_low must be less than f_high, and w_low at most w_high")
+        if not (self.diversity or self.exploration):
+            raise InputError("diversity and exploration cannot both be off: no reward is left")
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
             "hidden": Setting(128, "authors' maze code"),
             "lr": Setting(1e-3, "authors' maze code"),
-            "alpha": Setting(0.1, "measured: best of .05 .1 .2 .5 1 for 6 skills, flat for 10"),
+            "alpha": Setting(0.1, "measured: above .2 a skill may hold two arms"),
             "w_low": Setting(0.5, "paper, Sec. V-K"),
             "w_high": Setting(1.0, "paper, Sec. V-K"),
             "query": Setting("identity", "authors' maze code (without the line that zeroes it)"),
@@ -79,7 +81,7 @@ class Features(NamedTuple):
 
 class ComSD(Method):
     name = "comsd"
-    paper = "Liu et al., ComSD: contrastive dynamic skill discovery"
+    paper = "Liu et al., balancing state exploration and skill diversity (ComSD)"
     config_class = ComSDConfig
 
     def __init__(self, config: ComSDConfig, space: SkillSpace, obs: ObsInfo) -> None:
@@ -99,15 +101,15 @@ class ComSD(Method):
     def embed(self, batch: Batch) -> Features:
         if not self.contrasts:
             return Features(None, None)
-        both = self.standardise(torch.cat([batch.obs, batch.next_obs]))
-        before, after = self.f_state(both).chunk(2)
-        return Features(after, self.f_pair(torch.cat([before, after], -1)))
+        both = torch.stack([batch.obs, batch.next_obs], 1).flatten(0, 1)  # s, s', s, s', ...
+        states = self.f_state(self.standardise(both)).view(len(batch.obs), -1)  # (B, 2 Z)
+        return Features(states[:, self.space.dim :], self.f_pair(states))
 
     def pairs(self, batch: Batch, features: Features) -> tuple[Tensor, Tensor, Tensor, float]:
         """Skills, trajectories and which belong together, as the contrastive terms take them."""
         assert features.pair is not None
         skills, owner = self.space.distinct(batch.skill)
-        query = self.f_skill(skills) if self.config.query == "learned" else skills
+        query = unit(self.f_skill(skills) if self.config.query == "learned" else skills)
         return query, features.pair, owner, self.config.temperature
 
     def loss(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:

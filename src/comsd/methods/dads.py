@@ -35,7 +35,7 @@ class DADSConfig(MethodConfig):
 
 class DADS(Method):
     name = "dads"
-    paper = "Sharma et al. 2020, dynamics-aware discovery of skills (maze form)"
+    paper = "Sharma et al. 2020, dynamics-aware unsupervised discovery of skills (maze form)"
     config_class = DADSConfig
     spaces = (OneHot,)
 
