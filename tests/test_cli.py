@@ -1,0 +1,195 @@
+"""The command line: what it answers, and that it never answers with a traceback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from comsd import checkpoint
+from comsd.cli import main
+from comsd.envs import ENVS
+from comsd.methods import METHODS
+
+SMOKE = "--env maze-tree --preset smoke --skills 3"
+
+
+def call(words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    code = 0
+    try:
+        main(words.split())
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cli") / "run"
+    main(f"pretrain comsd {SMOKE} --run {path}".split())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("train", "command is 'train' (did you mean 'pretrain'?)"),
+        ("pretrain", "method is missing"),
+        ("pretrain cosmd", "(did you mean 'comsd'?); allowed: comsd, cic, diayn, dads, becl"),
+        ("pretrain comsd --env maze-tee", "env is 'maze-tee' (did you mean 'maze-tree'?)"),
+        ("pretrain comsd --env", "--env needs a value"),
+        ("pretrain comsd --preset huge", "preset is 'huge'; allowed: paper, lite, smoke"),
+        ("pretrain comsd --alpha 1", "did you mean '--method.alpha'"),
+        ("pretrain comsd --method.alpha", "--method.alpha needs a value"),
+        ("pretrain comsd --method.alpha x", "--method.alpha is 'x'; it must be a number"),
+        ("pretrain comsd --method.alpha -1", "method.alpha is -1.0; it must be at least 0"),
+        ("pretrain comsd --method.alpha nan", "method.alpha is nan; it must be at least 0"),
+        ("pretrain comsd --method.knn z", "allowed: embedding, trajectory, observation"),
+        ("pretrain comsd --method.f-low 1", "f_low must be less than f_high"),
+        ("pretrain comsd --method.no-diversity --method.no-exploration", "both be off"),
+        ("pretrain comsd --skills 1", "skills is 1; it must be at least 2"),
+        ("pretrain comsd --skills 2.5", "--skills is '2.5'; it must be a whole number"),
+        ("pretrain comsd --steps 0", "steps is 0; it must be at least 1"),
+        ("pretrain comsd --agent.clip 0", "agent.clip is 0.0; it must be greater than 0"),
+        ("pretrain comsd --agent.discount 2", "it must be between 0 and 1"),
+        ("pretrain comsd --device tpu", "device is 'tpu'; allowed: cpu, cuda, cuda:N"),
+        ("pretrain diayn --space box", "space is 'box'; allowed for diayn: one-hot"),
+        ("pretrain comsd --run /proc/nothing/here", "cannot be created"),
+        ("pretrain comsd stray", "option is 'stray'"),
+        ("config nothing", "method is 'nothing'"),
+        ("resume", "RUN is missing"),
+        ("resume nowhere", "nowhere is not a run directory"),
+        ("evaluate nowhere", "nowhere is not a run directory"),
+        ("evaluate nowhere --jsn", "(did you mean '--json'?)"),
+        ("methods all", "takes none"),
+        ("envs --all", "takes none"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    words: str,
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(words, capsys)
+    assert code == 2
+    assert expected in err
+    assert err.startswith("comsd: ")
+    assert err.count("\n") == 1
+    assert out == ""
+    assert list(tmp_path.iterdir()) == []  # nothing was begun
+
+
+def test_an_existing_run_is_refused(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = call(f"pretrain comsd {SMOKE} --run {finished}", capsys)
+    assert code == 2
+    assert "never overwritten" in err
+
+
+def test_a_damaged_run_is_a_failure_of_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    call(f"pretrain comsd {SMOKE} --run {run}", capsys)
+    for place in checkpoint.found(run / "checkpoints"):
+        (place / "agent.safetensors").write_bytes(b"not a tensor")
+    code, _, err = call(f"evaluate {run}", capsys)
+    assert code == 1
+    assert "agent.safetensors is damaged" in err
+    (run / "config.json").write_text("{")
+    code, _, err = call(f"resume {run}", capsys)
+    assert code == 1
+    assert "config.json is damaged" in err
+
+
+def test_evaluate_prints_a_table_and_draws(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = call(f"evaluate {finished}", capsys)
+    assert code == 0
+    assert "occupancy entropy" in out
+    assert "random" in out
+    picture = finished / "skills.png"
+    assert str(picture) in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_size > 10_000
+
+
+def test_evaluate_prints_json(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(f"evaluate {finished} --json", capsys)
+    assert code == 0
+    record = json.loads(out)
+    assert set(record) == {"metrics", "random", "picture"}
+    assert record["metrics"].keys() == record["random"].keys()
+    again = json.loads(call(f"evaluate {finished} --json", capsys)[1])
+    assert again == record  # the same rollouts every time
+    greedy = json.loads(call(f"evaluate {finished} --json --greedy", capsys)[1])
+    assert greedy["metrics"] != record["metrics"]
+
+
+def test_the_papers_claim_is_shown_where_there_is_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    call(f"pretrain comsd --env maze-tree --preset smoke --skills 6 --run {run}", capsys)
+    assert "at least 0.93" in call(f"evaluate {run}", capsys)[1]
+
+
+def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = call("methods", capsys)
+    assert all(name in out for name in METHODS)
+    _, out, _ = call("envs", capsys)
+    assert all(name in out for name in ENVS)
+
+
+def test_config_shows_the_source_of_every_value(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = call("config comsd --env maze-tree --method.alpha 0.3 --agent.lr=1e-4", capsys)
+    lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert "0.3" in lines["method.alpha"]
+    assert "you" in lines["method.alpha"]
+    assert "authors' maze code" in lines["method.hidden"]
+    assert "you" in lines["agent.lr"]
+    assert "6250000" in lines["steps"]
+    _, out, _ = call("config comsd --env maze-tree --preset lite", capsys)
+    assert "1250000" in out
+
+
+@pytest.mark.parametrize("words", ["--help", "pretrain --help", "pretrain diayn --help",
+                                   "evaluate --help", "resume --help", "config cic --help",
+                                   "methods --help"])  # fmt: skip
+def test_help_is_everywhere(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(words, capsys)
+    assert code == 0
+    assert "comsd" in out
+
+
+@pytest.mark.parametrize("env", ENVS)
+def test_every_environment_trains(
+    env: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = call(
+        f"pretrain comsd --env {env} --preset smoke --skills 3 --run {tmp_path / 'run'}", capsys
+    )
+    assert (code, "Traceback" in err) == (0, False)
+
+
+@pytest.mark.parametrize("space", ["box", "sphere"])
+def test_other_skill_spaces_train(
+    space: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    words = f"pretrain comsd --env maze-tree --preset smoke --space {space} --skills 4 --run {run}"
+    assert call(words, capsys)[0] == 0
+    assert call(f"evaluate {run}", capsys)[0] == 0
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    command = f"{sys.executable} -m comsd.cli config comsd | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,54 @@
+"""Every command and example of the README, run as written but for the length of training."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from comsd.cli import main
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+COMMANDS = [
+    line.split("#")[0].strip()
+    for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
+    for line in block.splitlines()
+]
+
+
+def test_the_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = [words.split()[1] for words in COMMANDS if words.startswith("make ")]
+    assert {"demo", "test"} <= set(targets)
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+
+
+def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    commands = [c.removeprefix(".venv/bin/") for c in COMMANDS if "comsd " in c]
+    assert len(commands) >= 6
+    for command in commands:
+        words = command.split()[1:]
+        if words[0] == "pretrain":
+            words = [w if w not in ("lite", "paper") else "smoke" for w in words]
+            if "--preset" not in words:
+                words += ["--preset", "smoke"]
+        main(words)
+
+
+def test_the_python_example_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert 'preset="lite"' in example
+    code = compile(example.replace('preset="lite"', 'preset="smoke"'), "README.md", "exec")
+    exec(code, {})
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("link", re.findall(r"\]\(([^)#:]+)\)", README))
+def test_links_lead_somewhere(link: str) -> None:
+    assert (ROOT / link).exists()
