@@ -8,14 +8,34 @@ Runs go to runs/maze/<length>/<skills>/<arm>/<seed>.
 
 from __future__ import annotations
 
+import csv
+import json
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from matplotlib.figure import Figure
+
+import comsd
+from comsd import Run
+from comsd.evaluation import evaluation_seed, maze_of
+from comsd.evaluation.maze import CLAIMS, rollouts
+from comsd.plots import draw_maze
+
 ROOT = Path(__file__).parent.parent
 RUNS = ROOT / "runs" / "maze"
+RESULTS = ROOT / "results" / "maze"
+TABLES = """\
+# Maze, 500 cycles: mean ± SD over seeds [95 % bootstrap interval of the mean]
+
+"all bounds": runs that reach every bound of `CLAIMS` (src/comsd/evaluation/maze.py) at the end.
+Written by `python experiments/maze.py collect` from runs.csv.
+
+"""
 SKILLS = (6, 10)
 SEEDS = range(5)
 
@@ -55,16 +75,16 @@ class Job(NamedTuple):
         return RUNS / self.preset / str(self.skills) / self.arm / str(self.seed)
 
 
+LONG = ("comsd", "frozen-random", "diayn", "dads", "becl", "cic", "no-smw", "diversity-only")
+
+
 def plan() -> list[Job]:
     """Every arm at 500 cycles, then each once at the paper's 2500."""
     lite = [Job("lite", k, arm, seed) for seed in SEEDS for arm in ARMS for k in SKILLS]
-    paper = [Job("paper", k, arm, 0) for arm in ARMS if arm != "no-diversity" for k in SKILLS]
-    return lite + paper
+    return lite + [Job("paper", k, arm, 0) for arm in LONG for k in SKILLS]
 
 
 def train(job: Job) -> None:
-    import comsd
-
     arm = ARMS[job.arm]
     if (job.path / "config.json").exists():
         run = comsd.load(job.path)
@@ -84,6 +104,128 @@ def launch(job: Job) -> None:
     print("done:", *words, flush=True)
 
 
+# --- from runs to results -------------------------------------------------------------------------
+
+FIGURES = {
+    "occupancy_entropy": "H/log 31",
+    "owned_arms": "arms (4)",
+    "owned_branches": "branches (2)",
+    "end_depth": "end depth",
+    "identification": "5-NN",
+    "end_information": "I(Z;end)/log K",
+    "time_information": "I(Z;cell)/log K",
+    "nearest_occupancy_distance": "nearest JS",
+    "territory_evenness": "evenness",
+}
+BOUNDS = ("occupancy_entropy", "owned_arms", "identification", "end_information")
+
+
+def finished() -> dict[Job, Run]:
+    runs = {job: Run(job.path) for job in plan() if (job.path / "evaluations.csv").exists()}
+    return {
+        job: run
+        for job, run in runs.items()
+        if int(run.evaluations.rows()[-1]["step"]) >= run.config.run.steps
+    }
+
+
+def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def interval(values: list[float]) -> str:
+    """Mean, standard deviation and the bootstrap interval over seeds."""
+    mean, sd = np.mean(values), np.std(values, ddof=1)
+    if sd == 0:
+        return f"{mean:.3g}"
+    drawn = np.random.default_rng(0).choice(values, (10_000, len(values))).mean(1)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return f"{mean:.2f} ± {sd:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def table(rows: list[dict[str, Any]], skills: int) -> str:
+    claim = CLAIMS[skills]
+    header = ["arm", "n", "all bounds", *FIGURES.values()]
+    lines = [" | ".join(header), " | ".join("---" for _ in header)]
+    for arm in ARMS:
+        runs = [r for r in rows if (r["preset"], r["skills"], r["arm"]) == ("lite", skills, arm)]
+        if runs:
+            passed = sum(all(r[name] >= bound for name, bound in claim.items()) for r in runs)
+            cells = [interval([r[name] for r in runs]) for name in FIGURES]
+            lines.append(
+                " | ".join([ARMS[arm].title, str(len(runs)), f"{passed}/{len(runs)}", *cells])
+            )
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def draw_arms(runs: dict[Job, Run], skills: int) -> None:
+    """One picture of the skills per arm, seed 0 at 500 cycles."""
+    jobs = [Job("lite", skills, arm, 0) for arm in ARMS]
+    figure = Figure(figsize=(13, 8.5), layout="constrained")
+    for position, job in enumerate((j for j in jobs if j in runs), 1):
+        run = runs[job]
+        axes = figure.add_subplot(3, 3, position)
+        maze = maze_of(run)
+        paths = rollouts(maze, run.policy, run.space, 20, evaluation_seed(run))
+        draw_maze(axes, maze, paths)
+        axes.set_title(ARMS[job.arm].title, fontsize=10)
+    figure.savefig(RESULTS / f"skills-{skills}.png", dpi=80)
+
+
+def draw_curves(curves: list[dict[str, Any]]) -> None:
+    """The runs of 2500 cycles: does anything change after 500?"""
+    figure = Figure(figsize=(13, 7), layout="constrained")
+    axes = figure.subplots(len(SKILLS), len(BOUNDS), sharex=True)
+    for row, skills in enumerate(SKILLS):
+        for column, name in enumerate(BOUNDS):
+            for number, arm in enumerate(LONG):
+                points = [
+                    (c["step"] / 2500, c[name])
+                    for c in curves
+                    if (c["preset"], c["skills"], c["arm"]) == ("paper", skills, arm)
+                ]
+                if points:
+                    axes[row, column].plot(
+                        *zip(*points, strict=True),
+                        lw=1.2,
+                        color=f"C{number}",
+                        label=ARMS[arm].title,
+                    )
+            axes[row, column].axvline(500, color="grey", lw=0.8, ls=":")
+            axes[row, column].set_title(f"{FIGURES[name]}, {skills} skills", fontsize=9)
+    axes[-1, 0].set_xlabel("cycles")
+    figure.legend(
+        *axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
+    )
+    figure.savefig(RESULTS / "curves.png", dpi=80)
+
+
+def collect() -> None:
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    runs = finished()
+    ends, curves = [], []
+    for job, run in runs.items():
+        commit = json.loads((run.path / "config.json").read_text())["versions"]["commit"]
+        figures = [{k: float(v) for k, v in row.items()} for row in run.evaluations.rows()]
+        about = {"preset": job.preset, "skills": job.skills, "arm": job.arm, "seed": job.seed}
+        curves += [{**about, **row} for row in figures]
+        ends.append({**about, "commit": commit, **figures[-1]})
+        if job.seed == 0:
+            name = f"{job.preset}-{job.skills}-{job.arm}.json"
+            (RESULTS / "configs").mkdir(exist_ok=True)
+            shutil.copy(run.path / "config.json", RESULTS / "configs" / name)
+    write_csv(RESULTS / "runs.csv", ends)
+    write_csv(RESULTS / "evaluations.csv", curves)
+    text = "".join(f"## {k} skills\n\n{table(ends, k)}\n\n" for k in SKILLS)
+    (RESULTS / "tables.md").write_text(TABLES + text.rstrip() + "\n")
+    for skills in SKILLS:
+        draw_arms(runs, skills)
+    draw_curves(curves)
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["run", *rest]:
@@ -91,5 +233,7 @@ if __name__ == "__main__":
                 list(pool.map(launch, plan()))
         case ["one", preset, skills, arm, seed]:
             train(Job(preset, int(skills), arm, int(seed)))
+        case ["collect"]:
+            collect()
         case _:
             sys.exit(__doc__)

@@ -36,6 +36,13 @@ def test_forward_and_all_gradients_equal_autograd(net: MLP) -> None:
     torch.testing.assert_close(grads, wanted)
 
 
+def test_a_frozen_net_still_passes_gradient_to_its_input(net: MLP) -> None:
+    x = torch.randn(5, 3, dtype=torch.double, requires_grad=True)
+    net.requires_grad_(False)
+    (grad,) = torch.autograd.grad(net(x).sum(), [x])
+    torch.testing.assert_close(grad, torch.autograd.grad(plain(net, x, net.flat).sum(), [x])[0])
+
+
 def test_two_uses_in_one_graph_do_not_share_memory(net: MLP) -> None:
     """Scratch memory is borrowed per pass: a second pass, or one without gradient between
     forward and backward, must not overwrite the activations of the first."""

@@ -114,7 +114,7 @@ class MLP(nn.Module):
         return flat_grad, grad
 
     def forward(self, x: Tensor) -> Tensor:
-        if torch.is_grad_enabled() and self.flat.requires_grad:
+        if torch.is_grad_enabled() and (self.flat.requires_grad or x.requires_grad):
             return _MLPNode.apply(x, self.flat, self)  # pyright: ignore[reportReturnType]
         with torch.no_grad():
             y, scratch = self.run(x)
