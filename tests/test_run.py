@@ -238,21 +238,27 @@ def test_the_newest_two_checkpoints_are_kept(finished: Path) -> None:
     assert names == [f"{1000:012d}", f"{2000:012d}"]
 
 
-@pytest.mark.parametrize("failing", ["rename", "flush", "save_file"])
+def full_disk(path: Path, content: bytes) -> None:
+    """As `checkpoint.write_file`, onto a device that is always full."""
+    with Path("/dev/full").open("wb", buffering=0) as file:
+        file.write(content or path.name.encode())
+
+
+@pytest.mark.parametrize("failing", ["rename", "flush", "write_file"])
 def test_a_failing_save_leaves_the_last_checkpoint(
     failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "checkpoints"
     checkpoint.save(folder, 1, {"agent": {"w": torch.ones(3)}})
 
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def broken(*_: Any) -> None:
+        raise OSError(errno.EIO, "Input/output error")
 
     if failing == "rename":
-        monkeypatch.setattr(Path, "rename", full)
+        monkeypatch.setattr(Path, "rename", broken)
     else:
-        monkeypatch.setattr(checkpoint, failing, full)
-    with pytest.raises(OSError, match="No space"):
+        monkeypatch.setattr(checkpoint, failing, full_disk if failing == "write_file" else broken)
+    with pytest.raises(OSError, match=r"No space|Input/output"):
         checkpoint.save(folder, 2, {"agent": {"w": torch.zeros(3)}})
     monkeypatch.undo()
     assert checkpoint.latest(folder)[0]["agent"]["w"].tolist() == [1, 1, 1]
@@ -260,12 +266,23 @@ def test_a_failing_save_leaves_the_last_checkpoint(
 
 
 def test_no_space_left_is_said_clearly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    whole, short = tmp_path / "whole", tmp_path / "short"
+    comsd.pretrain("comsd", run=whole, **SMOKE)
+    original, saves = checkpoint.save, 0
 
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    def save(*words: Any) -> Path:
+        nonlocal saves
+        saves += 1
+        if saves == 2:
+            monkeypatch.setattr(checkpoint, "write_file", full_disk)
+        return original(*words)
+
+    monkeypatch.setattr(checkpoint, "save", save)
     with pytest.raises(RunError, match=r"no space left for .*comsd resume"):
-        comsd.pretrain("comsd", run=tmp_path / "run", **SMOKE)
+        comsd.pretrain("comsd", run=short, **SMOKE)
+    monkeypatch.undo()
+    comsd.resume(short)  # with space again: as if nothing had happened
+    assert fingerprint(short) == fingerprint(whole)
 
 
 def test_nan_in_the_reward_stops_the_run_and_is_not_saved(

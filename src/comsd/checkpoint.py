@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load as decode
+from safetensors.torch import save as encode
 from torch import Tensor
 
 from comsd.errors import RunError
@@ -58,16 +59,13 @@ def unpack(tree: Any, tensors: dict[str, Tensor]) -> Any:
     return tree
 
 
-def digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def seal(manifest: dict[str, Any]) -> str:
     """Checksum of the manifest's own content."""
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def flush(path: Path) -> None:
+    """Make the entries of a directory last."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -75,11 +73,18 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
+def write_file(path: Path, content: bytes) -> None:
+    """Write and flush; a full disk shows here, as an OSError."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def write_json(path: Path, value: Any) -> None:
     """Replace a JSON file in one step."""
     aside = path.with_name(path.name + ".tmp")
-    aside.write_text(json.dumps(value, indent=1) + "\n")
-    flush(aside)
+    write_file(aside, (json.dumps(value, indent=1) + "\n").encode())
     aside.rename(path)
     flush(path.parent)
 
@@ -97,9 +102,9 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
             tensors: dict[str, Tensor] = {}
             tree[branch] = pack(value, branch, tensors)
             name = f"{branch}.safetensors"
-            save_file(tensors, aside / name)
-            flush(aside / name)
-            files[name] = digest(aside / name)
+            content = encode(tensors)
+            write_file(aside / name, content)
+            files[name] = hashlib.sha256(content).hexdigest()
         manifest = {"format": FORMAT, "step": step, "files": files, "state": tree}
         write_json(aside / MANIFEST, {**manifest, "seal": seal(manifest)})
         if place.exists():  # the same step again, after falling back to an older checkpoint
@@ -129,9 +134,10 @@ def read(place: Path, branches: list[str] | None = None) -> dict[str, Any]:
         state = {}
         for branch in branches or manifest["state"]:
             file = place / f"{branch}.safetensors"
-            if digest(file) != manifest["files"][file.name]:
+            content = file.read_bytes()
+            if hashlib.sha256(content).hexdigest() != manifest["files"][file.name]:
                 raise RunError(f"{file} is damaged: its checksum does not match")
-            state[branch] = unpack(manifest["state"][branch], load_file(file))
+            state[branch] = unpack(manifest["state"][branch], decode(content))
         return state
     except FileNotFoundError as error:
         raise RunError(f"{error.filename} is missing") from None

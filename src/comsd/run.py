@@ -132,12 +132,12 @@ class Run:
                 f"run {path} exists and is never overwritten: "
                 f"`comsd resume {path}` continues it, another --run starts a new one"
             )
+        record = {"config": config.to_json(), "sources": sources, "versions": provenance()}
         try:
             path.mkdir(parents=True, exist_ok=True)
+            checkpoint.write_json(path / "config.json", record)
         except OSError as error:
             raise InputError(f"run {path} cannot be created: {error.strerror}") from None
-        record = {"config": config.to_json(), "sources": sources, "versions": provenance()}
-        checkpoint.write_json(path / "config.json", record)
         return cls(path)
 
     # --- what the config describes -----------------------------------------------------------

@@ -39,6 +39,7 @@ class Method(nn.Module):
     config_class: ClassVar[type[MethodConfig]] = MethodConfig
     spaces: ClassVar[tuple[type[SkillSpace], ...]] = (OneHot, Box, Sphere)
     reward_uses_skill: ClassVar[bool] = True
+    reward_uses_order: ClassVar[bool] = False  # does the order of the rows matter?
 
     def __init__(self, config: MethodConfig, space: SkillSpace, obs: ObsInfo) -> None:
         super().__init__()

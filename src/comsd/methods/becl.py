@@ -58,6 +58,7 @@ class BeCL(Method):
     paper = "Yang et al. 2023, behavior contrastive learning for unsupervised skill discovery"
     config_class = BeCLConfig
     spaces = (OneHot,)
+    reward_uses_order = True  # the positive is the next row of the same skill
 
     def __init__(self, config: BeCLConfig, space: SkillSpace, obs: ObsInfo) -> None:
         super().__init__(config, space, obs)
