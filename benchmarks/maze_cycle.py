@@ -22,7 +22,7 @@ from comsd.agents.ppo import PPOConfig
 from comsd.config import resolve
 from comsd.learners.on_policy import OnPolicyLearner
 from comsd.loop import prepare
-from comsd.nets import MLP
+from comsd.nets import MLP, PairEncoder
 from comsd.run import Run
 
 SIZE = 1024
@@ -46,9 +46,9 @@ def forward_backward(net: MLP, rows: int, *, input_gradient: bool) -> int:
 def flops(learner: OnPolicyLearner) -> int:
     """Of one cycle of ComSD."""
     method, agent = learner.method, learner.agent
-    f_state, f_pair = method.f_state, method.f_pair
-    assert isinstance(f_state, MLP)
-    assert isinstance(f_pair, MLP)
+    encoder = method.f_pair
+    assert isinstance(encoder, PairEncoder)
+    f_state, f_pair = encoder.state, encoder.pair
     n, steps = learner.env.num_envs, learner.env.num_envs * learner.env.horizon
     updates = agent.config.epochs * agent.config.minibatches
     rows = steps // agent.config.minibatches

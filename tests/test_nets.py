@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from comsd.nets import MLP, Adam, Standardise, with_gradient
+from comsd.nets import MLP, Adam, PairEncoder, Standardise, with_gradient
 
 
 def plain(net: MLP, x: Tensor, flat: Tensor) -> Tensor:
@@ -90,6 +90,22 @@ def test_views_follow_the_parameter(net: MLP) -> None:
     torch.testing.assert_close(net(x), plain(net, x, net.flat))
     net.float()
     torch.testing.assert_close(net(x.float()), plain(net, x.float(), net.flat))
+
+
+@pytest.mark.parametrize("through_states", [False, True])
+def test_pair_encoder_equals_its_two_networks(through_states: bool) -> None:
+    torch.manual_seed(0)
+    encoder = PairEncoder(3, 8, 4).double()
+    obs, next_obs = torch.randn(2, 6, 3, dtype=torch.double)
+    after, pair = encoder(obs, next_obs)
+    before, wanted_after = encoder.state(obs), encoder.state(next_obs)
+    wanted = encoder.pair(torch.cat([before, wanted_after], -1))
+    torch.testing.assert_close((after, pair), (wanted_after, wanted))
+    ours, theirs = pair.square().sum(), wanted.square().sum()
+    if through_states:
+        ours, theirs = ours + after.sin().sum(), theirs + wanted_after.sin().sum()
+    nets = [encoder.state.flat, encoder.pair.flat]
+    torch.testing.assert_close(torch.autograd.grad(ours, nets), torch.autograd.grad(theirs, nets))
 
 
 def test_adam_equals_torch() -> None:

@@ -31,6 +31,8 @@ class Scratch:
             for above, width in zip(self.hidden[1:], widths[:-1], strict=True)
         ]
         self.grad += [torch.empty_like(hidden) for hidden in self.hidden[-1:]]
+        self.flat_grad = torch.empty_like(like)
+        self.layer_grads = net.views(self.flat_grad)
 
 
 class _MLPNode(torch.autograd.Function):
@@ -45,10 +47,10 @@ class _MLPNode(torch.autograd.Function):
         if ctx.scratch is None:  # the activations have been overwritten
             raise RuntimeError("backward through an MLP runs once per forward pass")
         scratch, ctx.scratch = ctx.scratch, None
-        flat_grad, below = ctx.net.run_back(grads[0], scratch)
+        below = ctx.net.run_back(grads[0], scratch)
         grad_x = below @ ctx.net.layers[0][0] if ctx.needs_input_grad[0] else None
         ctx.net.give_back(scratch)
-        return grad_x, flat_grad, None
+        return grad_x, scratch.flat_grad.clone(), None
 
 
 def layer_grad(grad: Tensor, below: Tensor, out: tuple[Tensor, Tensor]) -> None:
@@ -101,17 +103,15 @@ class MLP(nn.Module):
         weight, bias = self.transposed[-1]
         return torch.addmm(bias, x, weight), scratch
 
-    def run_back(self, grad: Tensor, scratch: Scratch) -> tuple[Tensor, Tensor]:
-        """Gradients with respect to the parameter and to the first layer's output."""
-        flat_grad = torch.empty_like(self.flat)
-        grads = self.views(flat_grad)
+    def run_back(self, grad: Tensor, scratch: Scratch) -> Tensor:
+        """Fills `scratch.flat_grad`; returns the gradient at the first layer's output."""
         for i in range(len(self.layers) - 1, 0, -1):
             below, into = scratch.hidden[i - 1], scratch.grad[i - 1]
-            layer_grad(grad, below, grads[i])
+            layer_grad(grad, below, scratch.layer_grads[i])
             torch.mm(grad, self.layers[i][0], out=into)
             grad = relu_backward(into, below, 0, grad_input=into)
-        layer_grad(grad, scratch.x, grads[0])
-        return flat_grad, grad
+        layer_grad(grad, scratch.x, scratch.layer_grads[0])
+        return grad
 
     def forward(self, x: Tensor) -> Tensor:
         if torch.is_grad_enabled() and (self.flat.requires_grad or x.requires_grad):
@@ -120,6 +120,56 @@ class MLP(nn.Module):
             y, scratch = self.run(x)
         self.give_back(scratch)
         return y
+
+
+class _PairNode(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, _state: Tensor, _pair: Tensor, encoder: PairEncoder
+    ) -> tuple[Tensor, Tensor]:
+        ctx.encoder = encoder
+        ctx.set_materialize_grads(False)
+        states, ctx.state_pass = encoder.state.run(x)
+        pairs = states.view(len(x) // 2, -1)
+        embedded, ctx.pair_pass = encoder.pair.run(pairs)
+        return pairs, embedded
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        encoder, (from_states, from_pair) = ctx.encoder, grads
+        if ctx.state_pass is None:
+            raise RuntimeError("backward through a PairEncoder runs once per forward pass")
+        state_pass, pair_pass, ctx.state_pass = ctx.state_pass, ctx.pair_pass, None
+        pair_grad = None
+        if from_pair is not None:
+            grad = encoder.pair.run_back(from_pair, pair_pass) @ encoder.pair.layers[0][0]
+            pair_grad = pair_pass.flat_grad.clone()
+            from_states = grad if from_states is None else grad.add_(from_states)
+        assert from_states is not None
+        encoder.state.run_back(from_states.view(len(state_pass.x), -1), state_pass)
+        encoder.pair.give_back(pair_pass)
+        encoder.state.give_back(state_pass)
+        return None, state_pass.flat_grad.clone(), pair_grad, None
+
+
+class PairEncoder(nn.Module):
+    """Embeds s and s' by one network and the pair of embeddings by another, as one node.
+
+    The trajectory encoder of CIC and what builds on it.
+    """
+
+    def __init__(self, obs_dim: int, hidden: int, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+        self.state = MLP(obs_dim, hidden, hidden, dim)
+        self.pair = MLP(2 * dim, hidden, hidden, dim)
+
+    def forward(self, obs: Tensor, next_obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Embeddings of s' and of (s, s'), each (B, dim). Observations get no gradient."""
+        both = torch.stack([obs, next_obs], 1).flatten(0, 1)  # s, s', s, s', ...
+        nets = self.state.flat, self.pair.flat
+        states, pair = _PairNode.apply(both, *nets, self)  # pyright: ignore[reportGeneralTypeIssues]
+        return states[:, self.dim :], pair
 
 
 class _KnownGradient(torch.autograd.Function):
@@ -167,7 +217,7 @@ class Adam:
         self.lr, self.eps = lr, eps
         self.mean = [torch.zeros_like(p) for p in self.params]
         self.square = [torch.zeros_like(p) for p in self.params]
-        self.count = [torch.zeros((), device=p.device) for p in self.params]
+        self.count = torch.zeros((), device=self.params[0].device)
 
     def descend(self, loss: Tensor) -> None:
         """One step down a scalar loss."""
@@ -176,14 +226,14 @@ class Adam:
     @torch.no_grad()
     def step(self, grads: list[Tensor]) -> None:
         """One step along given gradients."""
-        torch._foreach_add_(self.count, 1)  # pyright: ignore[reportPrivateImportUsage]
+        self.count += 1
         torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
             self.params,
             grads,
             self.mean,
             self.square,
             [],
-            self.count,
+            [self.count] * len(grads),
             lr=self.lr,
             beta1=0.9,
             beta2=0.999,
@@ -194,7 +244,7 @@ class Adam:
         )
 
     def state_dict(self) -> dict[str, list[Tensor]]:
-        return {"mean": self.mean, "square": self.square, "count": self.count}
+        return {"mean": self.mean, "square": self.square, "count": [self.count]}
 
     def load_state_dict(self, state: dict[str, list[Tensor]]) -> None:
         for name, tensors in self.state_dict().items():

@@ -64,17 +64,17 @@ def beta_gradients(concentrations: Tensor, log_u: Tensor) -> tuple[Tensor, Tenso
     d log p / da = log u - psi(a) + psi(a+b)
     d H / da     = (a+b-2) psi'(a+b) - (a-1) psi'(a),     psi the digamma function
     """
-    c, width = concentrations, concentrations.shape[1]
-    a, b = c.chunk(2, -1)
-    sums = (a + b).repeat(1, 2)
-    both = torch.cat([c, sums], -1)  # [a, b, a+b, a+b]
-    log_gamma, psi = both.lgamma(), both.digamma()
-    trigamma = torch.special.polygamma(1, both)
-    excess = c - 1
-    log_density = torch.addcmul(log_gamma[:, width:] * 0.5 - log_gamma[:, :width], excess, log_u)
-    d_density = log_u - psi[:, :width] + psi[:, width:]
-    d_entropy = (sums - 2).mul_(trigamma[:, width:]).addcmul_(excess, trigamma[:, :width], value=-1)
-    return log_density.sum(-1), d_density, d_entropy
+    c = concentrations.view(len(concentrations), 2, -1)  # (B, 2, A)
+    log_u = log_u.view_as(c)
+    every = torch.cat([c, c.sum(1, keepdim=True)], 1)  # a, b, a + b
+    log_gamma, psi, trigamma = every.lgamma(), every.digamma(), torch.special.polygamma(1, every)
+    excess = every - 1
+    log_gamma[:, :2].addcmul_(excess[:, :2], log_u, value=-1)
+    log_density = log_gamma[:, 2].sum(-1) - log_gamma[:, :2].sum((1, 2))
+    d_density = log_u - psi[:, :2] + psi[:, 2:]
+    slopes = excess.mul_(trigamma)
+    d_entropy = slopes[:, 2:] - trigamma[:, 2:] - slopes[:, :2]
+    return log_density, d_density.flatten(1), d_entropy.flatten(1)
 
 
 def to_unit(action: Tensor) -> Tensor:
@@ -220,13 +220,11 @@ class PPO(nn.Module):
         d_out = (weight * d_density).add_(d_entropy, alpha=bonus)
         d_out.mul_(out.sigmoid_()).div_(-rows)  # through the softplus, the mean, downwards
         d_value = value.sub_(target).div_(rows)
-        grads = [
-            self.policy.run_back(d_out, policy_pass)[0],
-            self.value.run_back(d_value, value_pass)[0],
-        ]
+        self.policy.run_back(d_out, policy_pass)
+        self.value.run_back(d_value, value_pass)
+        self.optimizer.step([policy_pass.flat_grad, value_pass.flat_grad])
         self.policy.give_back(policy_pass)
         self.value.give_back(value_pass)
-        self.optimizer.step(grads)
 
 
 def shuffled(data: Tensor, epochs: int, minibatches: int, rng: np.random.Generator):

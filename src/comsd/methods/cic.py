@@ -12,12 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
-import torch
 from torch import Tensor
 
 from comsd.config import Setting, setting
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import MLP
+from comsd.nets import MLP, PairEncoder
 from comsd.skills import SkillSpace
 from comsd.terms import ParticleEntropy, info_nce, unit
 from comsd.types import Batch, Metrics, ObsInfo
@@ -54,16 +53,14 @@ class CIC(Method):
     def __init__(self, config: CICConfig, space: SkillSpace, obs: ObsInfo) -> None:
         super().__init__(config, space, obs)
         self.config = c = config
-        self.g_state = MLP(obs.dim, c.hidden, c.hidden, space.dim)
-        self.g_pair = MLP(2 * space.dim, c.hidden, c.hidden, space.dim)
+        self.g_pair = PairEncoder(obs.dim, c.hidden, space.dim)
         if c.query == "learned":
             self.g_skill = MLP(space.dim, c.hidden, c.hidden, space.dim)
         self.entropy = ParticleEntropy(c.k, "log1p", "variance")
 
     def embed(self, batch: Batch) -> Features:
-        both = torch.stack([batch.obs, batch.next_obs], 1).flatten(0, 1)  # s, s', s, s', ...
-        states = self.g_state(self.standardise(both)).view(len(batch.obs), -1)  # (B, 2 Z)
-        return Features(states[:, self.space.dim :], self.g_pair(states))
+        standard = self.standardise
+        return Features(*self.g_pair(standard(batch.obs), standard(batch.next_obs)))
 
     def loss(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
         skills, owner = self.space.distinct(batch.skill)

@@ -21,7 +21,7 @@ from torch import Tensor
 from comsd.config import Setting, setting
 from comsd.errors import InputError
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import MLP
+from comsd.nets import MLP, PairEncoder
 from comsd.skills import SkillSpace
 from comsd.terms import ParticleEntropy, dynamic_weight, info_nce, log_q, unit
 from comsd.types import Batch, Metrics, ObsInfo
@@ -89,8 +89,7 @@ class ComSD(Method):
         self.config = c = config
         self.contrasts = c.diversity or (c.exploration and c.knn in ("embedding", "trajectory"))
         if self.contrasts:
-            self.f_state = MLP(obs.dim, c.hidden, c.hidden, space.dim)
-            self.f_pair = MLP(2 * space.dim, c.hidden, c.hidden, space.dim)
+            self.f_pair = PairEncoder(obs.dim, c.hidden, space.dim)
             if c.query == "learned":
                 self.f_skill = MLP(space.dim, c.hidden, c.hidden, space.dim)
         if c.exploration:
@@ -101,9 +100,8 @@ class ComSD(Method):
     def embed(self, batch: Batch) -> Features:
         if not self.contrasts:
             return Features(None, None)
-        both = torch.stack([batch.obs, batch.next_obs], 1).flatten(0, 1)  # s, s', s, s', ...
-        states = self.f_state(self.standardise(both)).view(len(batch.obs), -1)  # (B, 2 Z)
-        return Features(states[:, self.space.dim :], self.f_pair(states))
+        standard = self.standardise
+        return Features(*self.f_pair(standard(batch.obs), standard(batch.next_obs)))
 
     def pairs(self, batch: Batch, features: Features) -> tuple[Tensor, Tensor, Tensor, float]:
         """Skills, trajectories and which belong together, as the contrastive terms take them."""
