@@ -129,17 +129,15 @@ class _PairNode(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         ctx.encoder = encoder
         ctx.set_materialize_grads(False)
-        states, ctx.state_pass = encoder.state.run(x)
-        pairs = states.view(len(x) // 2, -1)
-        embedded, ctx.pair_pass = encoder.pair.run(pairs)
-        return pairs, embedded
+        states, embedded, *ctx.passes = encoder.run(x)
+        return states, embedded
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         encoder, (from_states, from_pair) = ctx.encoder, grads
-        if ctx.state_pass is None:
+        if not ctx.passes:
             raise RuntimeError("backward through a PairEncoder runs once per forward pass")
-        state_pass, pair_pass, ctx.state_pass = ctx.state_pass, ctx.pair_pass, None
+        (state_pass, pair_pass), ctx.passes = ctx.passes, []
         pair_grad = None
         if from_pair is not None:
             grad = encoder.pair.run_back(from_pair, pair_pass) @ encoder.pair.layers[0][0]
@@ -147,8 +145,7 @@ class _PairNode(torch.autograd.Function):
             from_states = grad if from_states is None else grad.add_(from_states)
         assert from_states is not None
         encoder.state.run_back(from_states.view(len(state_pass.x), -1), state_pass)
-        encoder.pair.give_back(pair_pass)
-        encoder.state.give_back(state_pass)
+        encoder.give_back(state_pass, pair_pass)
         return None, state_pass.flat_grad.clone(), pair_grad, None
 
 
@@ -167,9 +164,23 @@ class PairEncoder(nn.Module):
     def forward(self, obs: Tensor, next_obs: Tensor) -> tuple[Tensor, Tensor]:
         """Embeddings of s' and of (s, s'), each (B, dim). Observations get no gradient."""
         both = torch.stack([obs, next_obs], 1).flatten(0, 1)  # s, s', s, s', ...
-        nets = self.state.flat, self.pair.flat
-        states, pair = _PairNode.apply(both, *nets, self)  # pyright: ignore[reportGeneralTypeIssues]
+        if torch.is_grad_enabled():
+            weights = self.state.flat, self.pair.flat
+            states, pair = _PairNode.apply(both, *weights, self)  # pyright: ignore
+        else:
+            states, pair, *passes = self.run(both)
+            self.give_back(*passes)
         return states[:, self.dim :], pair
+
+    def run(self, both: Tensor) -> tuple[Tensor, Tensor, Scratch, Scratch]:
+        states, state_pass = self.state.run(both)
+        states = states.view(len(both) // 2, -1)  # (B, 2 dim)
+        pair, pair_pass = self.pair.run(states)
+        return states, pair, state_pass, pair_pass
+
+    def give_back(self, state_pass: Scratch, pair_pass: Scratch) -> None:
+        self.state.give_back(state_pass)
+        self.pair.give_back(pair_pass)
 
 
 class _KnownGradient(torch.autograd.Function):
