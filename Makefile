@@ -19,7 +19,7 @@ install: .venv/installed
 
 # Interrupted or not: run it again and it goes on where it stopped.
 demo: install
-	@if [ -d $(DEMO) ]; then $(BIN)/comsd resume $(DEMO); else \
+	@if [ -f $(DEMO)/config.json ]; then $(BIN)/comsd resume $(DEMO); else \
 	  $(BIN)/comsd pretrain comsd --env maze-tree --skills 10 --preset lite --seed 0 --run $(DEMO); fi
 	@$(BIN)/comsd evaluate $(DEMO)
 

@@ -138,9 +138,10 @@ def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def interval(values: list[float]) -> str:
     """Mean, standard deviation and the bootstrap interval over seeds."""
-    mean, sd = np.mean(values), np.std(values, ddof=1)
-    if sd == 0:
+    mean = np.mean(values)
+    if len(values) < 3 or np.ptp(values) == 0:
         return f"{mean:.3g}"
+    sd = np.std(values, ddof=1)
     drawn = np.random.default_rng(0).choice(values, (10_000, len(values))).mean(1)
     low, high = np.quantile(drawn, [0.025, 0.975])
     return f"{mean:.2f} ± {sd:.2f} [{low:.2f}, {high:.2f}]"

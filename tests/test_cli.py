@@ -47,7 +47,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("pretrain comsd --method.alpha", "--method.alpha needs a value"),
         ("pretrain comsd --method.alpha x", "--method.alpha is 'x'; it must be a number"),
         ("pretrain comsd --method.alpha -1", "method.alpha is -1.0; it must be at least 0"),
-        ("pretrain comsd --method.alpha nan", "method.alpha is nan; it must be at least 0"),
+        ("pretrain comsd --method.alpha nan", "method.alpha is nan; it must be a finite number"),
         ("pretrain comsd --method.knn z", "allowed: embedding, trajectory, observation"),
         ("pretrain comsd --method.f-low 1", "f_low must be less than f_high"),
         ("pretrain comsd --method.no-diversity --method.no-exploration", "both be off"),
@@ -187,6 +187,12 @@ def test_other_skill_spaces_train(
     words = f"pretrain comsd --env maze-tree --preset smoke --space {space} --skills 4 --run {run}"
     assert call(words, capsys)[0] == 0
     assert call(f"evaluate {run}", capsys)[0] == 0
+
+
+def test_training_goes_on_when_nobody_listens(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m comsd.cli pretrain comsd {SMOKE} --run {tmp_path / 'run'}"
+    subprocess.run(["bash", "-c", f"{command} 2> >(head -c 5 > /dev/null)"], check=True)
+    assert checkpoint.found(tmp_path / "run" / "checkpoints")
 
 
 def test_a_closed_pipe_is_no_error() -> None:

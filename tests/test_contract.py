@@ -106,7 +106,8 @@ def test_saving_and_loading_changes_nothing(case: tuple[Method, str]) -> None:
     method.rewards(make_batch(space, ROWS, seed=5))  # give running statistics a past
     torch.manual_seed(123)
     config = getattr(method, "config", None) or METHODS[method.name].config_class(hidden=16)
-    twin = METHODS[method.name](config, space, OBS)
+    elsewhere = OBS._replace(mean=OBS.mean + 1, std=OBS.std * 2)  # the saved statistics count
+    twin = METHODS[method.name](config, space, elsewhere)
     twin.load_state_dict({name: value.clone() for name, value in method.state_dict().items()})
     assert torch.equal(method.rewards(batch)[0], twin.rewards(batch)[0])
 

@@ -117,6 +117,17 @@ def test_jensen_shannon_bounds() -> None:
     )
 
 
+def test_a_handful_of_rollouts_can_be_measured() -> None:
+    figures = measure(TREE, rollouts(TREE, None, OneHot(2), 1, seed=0))
+    assert math.isfinite(figures["identification"])
+
+
+def test_starts_and_actions_are_independent() -> None:
+    paths = rollouts(TREE, None, OneHot(2), 2000, seed=0, random_start=True).reshape(-1, 51, 2)
+    start, move = paths[:, 0, 0], paths[:, 2, 1] - paths[:, 1, 1]
+    assert abs(np.corrcoef(start, move)[0, 1]) < 0.1
+
+
 def test_rollouts_are_seeded_and_start_where_asked() -> None:
     one, two = (rollouts(TREE, None, OneHot(3), 4, seed=9) for _ in range(2))
     assert np.array_equal(one, two)

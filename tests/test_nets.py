@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor
@@ -73,6 +75,23 @@ def test_backward_accumulates(net: MLP) -> None:
     torch.testing.assert_close(net.flat.grad, 2 * once)
 
 
+def test_a_copy_is_a_network_of_its_own(net: MLP) -> None:
+    """A target network made by deepcopy must follow its own parameter."""
+    x = torch.randn(4, 3, dtype=torch.double)
+    twin = copy.deepcopy(torch.nn.ModuleList([net]))[0]
+    torch.testing.assert_close(twin(x), net(x))
+    with torch.no_grad():
+        twin.get_parameter("flat").zero_()
+    assert twin(x).abs().sum() == 0
+    assert net(x).abs().sum() > 0
+
+
+def test_assigned_weights_are_used(net: MLP) -> None:
+    x = torch.randn(4, 3, dtype=torch.double)
+    net.load_state_dict({"flat": torch.zeros_like(net.flat)}, assign=True)
+    assert net(x).abs().sum() == 0
+
+
 def test_a_second_backward_is_refused(net: MLP) -> None:
     loss = net(torch.randn(6, 3, dtype=torch.double)).sum()
     loss.backward(retain_graph=True)
@@ -135,3 +154,6 @@ def test_with_gradient_scales_and_skips() -> None:
 def test_standardise() -> None:
     standardise = Standardise(torch.tensor([1.0, 2.0]), torch.tensor([2.0, 4.0]))
     assert standardise(torch.tensor([[3.0, -2.0]])).tolist() == [[1.0, -1.0]]
+    other = Standardise(torch.zeros(2), torch.ones(2))
+    other.load_state_dict(standardise.state_dict())
+    assert other(torch.tensor([[3.0, -2.0]])).tolist() == [[1.0, -1.0]]

@@ -33,11 +33,11 @@ SMOKE: dict[str, Any] = {"env": "maze-tree", "preset": "smoke", "skills": 3}
 def fingerprint(path: Path) -> str:
     """Hash of the last state and of the tables without their time columns."""
     total = hashlib.sha256()
-    newest = max(checkpoint.found(path / "checkpoints"))
-    for file in sorted(newest.glob("*.safetensors")):
+    last = max(checkpoint.found(path / "checkpoints"))
+    for file in sorted(last.glob("*.safetensors")):
         for name, tensor in sorted(load_file(file).items()):
             total.update(name.encode() + tensor.numpy().tobytes())
-    state = json.loads((newest / "state.json").read_text())["state"]
+    state = json.loads((last / "state.json").read_text())["state"]
     state.pop("run")  # positions in the tables, and seconds
     total.update(json.dumps(state, sort_keys=True).encode())
     for table in ("metrics.csv", "evaluations.csv"):
@@ -107,32 +107,81 @@ def test_observing_does_not_disturb(tmp_path: Path) -> None:
     much, little = (
         checkpoint.latest(tmp_path / name / "checkpoints")[0] for name in ("much", "little")
     )
-    for name, tensor in much["agent"].items():
-        assert torch.equal(tensor, little["agent"][name])
+    for state in (much, little):
+        state.pop("run")
+    packed: list[dict[str, torch.Tensor]] = [{}, {}]
+    trees = [checkpoint.pack(s, "", t) for s, t in zip((much, little), packed, strict=True)]
+    assert trees[0] == trees[1]
+    for name, tensor in packed[0].items():
+        assert torch.equal(tensor, packed[1][name])
+
+
+def newest(run: Path) -> str:
+    return max((p.name for p in checkpoint.found(run / "checkpoints")), default="")
 
 
 def test_kill_9_anywhere_then_resume(tmp_path: Path) -> None:
-    """A real process, killed without warning at several moments."""
+    """A real process, killed without warning while it trains, several times."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    settings = "--env maze-tree --preset smoke --skills 3 --steps 15000 --checkpoint-every 500"
-    comsd.pretrain("comsd", run=whole, steps=15000, checkpoint_every=500, **SMOKE)
+    length: dict[str, Any] = {"steps": 60_000, "checkpoint_every": 500}
+    comsd.pretrain("comsd", run=whole, **SMOKE, **length)
     command = [sys.executable, "-m", "comsd.cli"]
-    start = [*command, "pretrain", "comsd", *settings.split(), "--run", str(killed)]
+    words = "--env maze-tree --preset smoke --skills 3 --steps 60000 --checkpoint-every 500"
+    start = [*command, "pretrain", "comsd", *words.split(), "--run", str(killed)]
     rng = np.random.default_rng(0)
-    for attempt in range(4):
-        words = start if attempt == 0 else [*command, "resume", str(killed)]
-        process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 60
-        before = len(list(killed.glob("checkpoints/*")))
-        while process.poll() is None and time.monotonic() < deadline:
-            if len(list(killed.glob("checkpoints/*"))) > min(before, 1):
-                time.sleep(float(rng.uniform(0, 0.3)))
-                break
-            time.sleep(0.01)
+    for attempt in range(3):
+        before = newest(killed)
+        resume = [*command, "resume", str(killed)]
+        process = subprocess.Popen(resume if attempt else start, stderr=subprocess.DEVNULL)
+        while newest(killed) == before:
+            assert process.poll() is None
+            time.sleep(0.002)
+        time.sleep(float(rng.uniform(0, 0.3)))
         process.send_signal(signal.SIGKILL)
         process.wait()
-    subprocess.run([*command, "resume", str(killed)], check=True, stderr=subprocess.DEVNULL)
+        assert newest(killed) > before
+    comsd.resume(killed)
     assert fingerprint(killed) == fingerprint(whole)
+
+
+@pytest.mark.parametrize("moment", range(12))
+def test_dying_at_any_step_of_a_save_loses_nothing(moment: int, tmp_path: Path) -> None:
+    """The process ends at the n-th file operation of its second save, as if by kill -9."""
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    comsd.pretrain("comsd", run=whole, **SMOKE)
+    script = f"""
+import os, shutil
+from pathlib import Path
+import comsd
+from comsd import checkpoint
+count = -1
+def dying(function):
+    def wrapped(*words, **options):
+        global count
+        if count >= 0:
+            if count == {moment}:
+                os._exit(9)
+            count += 1
+        return function(*words, **options)
+    return wrapped
+checkpoint.write_file = dying(checkpoint.write_file)
+checkpoint.flush = dying(checkpoint.flush)
+shutil.rmtree = dying(shutil.rmtree)
+Path.rename = dying(Path.rename)
+save, saves = checkpoint.save, 0
+def counted(*words):
+    global saves, count
+    saves += 1
+    if saves == 2:
+        count = 0
+    return save(*words)
+checkpoint.save = counted
+comsd.pretrain("comsd", run={str(broken)!r}, **{SMOKE!r})
+"""
+    code = subprocess.run([sys.executable, "-c", script], check=False).returncode
+    assert code == 9 or moment >= 9
+    comsd.resume(broken)
+    assert fingerprint(broken) == fingerprint(whole)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -207,11 +256,11 @@ def halve(file: Path) -> None:
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(
     run_copy: Path, finished: Path, name: str, damage: Any
 ) -> None:
-    newest = max(checkpoint.found(run_copy / "checkpoints"))
-    damage(newest / name)
+    last = max(checkpoint.found(run_copy / "checkpoints"))
+    damage(last / name)
     said: list[str] = []
     comsd.resume(run_copy, said.append)
-    assert newest.name in said[0]
+    assert last.name in said[0]
     assert name in said[0] or name == "state.json"
     assert fingerprint(run_copy) == fingerprint(finished)  # cycles 3 and 4 redone, exactly
 
@@ -226,11 +275,41 @@ def test_no_whole_checkpoint_is_an_error_that_names_the_files(run_copy: Path) ->
 
 def test_a_changed_number_in_the_manifest_is_seen(run_copy: Path) -> None:
     """Still valid JSON, but another counter: the random stream would silently differ."""
-    newest = max(checkpoint.found(run_copy / "checkpoints"))
-    text = (newest / "state.json").read_text()
-    (newest / "state.json").write_text(text.replace('"steps": 2000', '"steps": 2001'))
+    last = max(checkpoint.found(run_copy / "checkpoints"))
+    text = (last / "state.json").read_text()
+    (last / "state.json").write_text(text.replace('"steps": 2000', '"steps": 2001'))
     with pytest.raises(RunError, match=r"state\.json is damaged"):
-        checkpoint.read(newest)
+        checkpoint.read(last)
+
+
+def test_what_users_put_beside_checkpoints_is_left_alone(run_copy: Path) -> None:
+    folder = run_copy / "checkpoints"
+    shutil.copytree(folder / f"{1000:012d}", folder / "1-backup")
+    assert checkpoint.latest(folder)[0]["training"]["steps"] == 2000
+    checkpoint.save(folder, 3000, {"agent": {"w": torch.ones(1)}})
+    names = sorted(p.name for p in folder.iterdir())
+    assert names == [f"{2000:012d}", f"{3000:012d}", "1-backup"]
+
+
+def test_a_table_cut_short_is_seen(run_copy: Path) -> None:
+    halve(run_copy / "metrics.csv")
+    with pytest.raises(RunError, match=r"metrics\.csv is damaged"):
+        comsd.resume(run_copy)
+
+
+def test_checkpoints_of_another_config_are_refused(run_copy: Path) -> None:
+    file = run_copy / "config.json"
+    file.write_text(file.read_text().replace('"skills": 3', '"skills": 4'))
+    for verb in (comsd.resume, comsd.evaluate):
+        with pytest.raises(RunError, match="do not fit"):
+            verb(run_copy)
+
+
+def test_another_version_is_reported(run_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("comsd.run.provenance", lambda: {"torch": "1.0"})
+    said: list[str] = []
+    comsd.resume(run_copy, said.append)
+    assert said == ["other versions than before (torch): not exact to the bit"]
 
 
 def test_the_newest_two_checkpoints_are_kept(finished: Path) -> None:
@@ -299,6 +378,12 @@ def test_nan_in_the_reward_stops_the_run_and_is_not_saved(
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
+def test_nan_in_the_representation_stops_the_run(tmp_path: Path) -> None:
+    wild = {"knn": "embedding", "lr": 1e30}
+    with pytest.raises(RunError, match="the representation of comsd holds NaN"):
+        comsd.pretrain("comsd", run=tmp_path / "run", method=wild, **SMOKE)
+
+
 def test_nan_is_never_written(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="agent/w holds NaN"):
         checkpoint.save(tmp_path / "c", 1, {"agent": {"w": torch.tensor([float("nan")])}})
@@ -345,6 +430,31 @@ def test_the_run_directory_explains_itself(finished: Path) -> None:
     assert set(record["versions"]) >= {"comsd", "torch", "numpy", "python", "commit"}
     text = (finished / "config.json").read_text()
     assert str(Path.home()) not in text
+
+
+def test_a_creation_cut_short_can_be_repeated(tmp_path: Path) -> None:
+    (tmp_path / "config.json.tmp").write_text("{")
+    comsd.pretrain("comsd", run=tmp_path, **SMOKE)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"skills": "10"}, "skills is '10'; it must be a whole number"),
+        ({"seed": True}, "seed is True; it must be a whole number"),
+        ({"steps": 1e9}, "steps is 1000000000.0; it must be a whole number"),
+        ({"method": {"alpha": None}}, "method.alpha is None; it must be a finite number"),
+        ({"method": {"smw": "no"}}, "method.smw is 'no'; it must be True or False"),
+        ({"method": ["alpha"]}, "they must be a dict"),
+        ({"method": {"alpa": 1}}, r"did you mean 'alpha'"),
+        ({"agent": {"lr": float("inf")}}, "agent.lr is inf; it must be a finite number"),
+        ({"nothing": 3}, "setting of run is 'nothing'"),
+    ],
+)
+def test_wrong_settings_from_python(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        comsd.pretrain("comsd", run=tmp_path / "run", **(SMOKE | settings))
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_existing_directory_is_never_overwritten(finished: Path) -> None:

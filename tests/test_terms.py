@@ -109,14 +109,14 @@ def test_knn_equals_brute_force(dims: int, rng: np.random.Generator) -> None:
     target = torch.from_numpy(rng.normal(size=(50, dims)).astype(np.float32))
     target[3] = target[4] = source[5]  # coincident points
     wanted = (source[:, None] - target).norm(dim=-1).sort(1).values[:, :6]
-    torch.testing.assert_close(knn_distances(source, target, 6), wanted, atol=2e-3, rtol=1e-4)
+    torch.testing.assert_close(knn_distances(source, target, 6), wanted, atol=1e-6, rtol=1e-5)
 
 
 def test_knn_memory_does_not_grow_with_dimensions() -> None:
-    """No (N, N, d) table: torch's peak is measured through the sizes of what it allocates."""
+    """No (N, N, d) table: the largest single allocation stays near (N, N)."""
     from torch.profiler import ProfilerActivity, profile
 
-    rows, dims = 256, 64
+    rows, dims = 1024, 64
     points = torch.randn(rows, dims)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
         knn_distances(points, points, 16)

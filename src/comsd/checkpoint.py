@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -108,19 +107,23 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
         manifest = {"format": FORMAT, "step": step, "files": files, "state": tree}
         write_json(aside / MANIFEST, {**manifest, "seal": seal(manifest)})
         if place.exists():  # the same step again, after falling back to an older checkpoint
-            shutil.rmtree(place)
+            place.rename(folder / f".tmp-{step}-damaged")
         aside.rename(place)
         flush(folder)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
-    for old in sorted(found(folder))[:-KEEP]:
-        shutil.rmtree(old)
+    behind = sorted(path for path in found(folder) if path < place)
+    ahead = [path for path in found(folder) if path > place]  # damaged: they were passed over
+    for old in [*ahead, *behind[: 1 - KEEP]]:
+        shutil.rmtree(old, ignore_errors=True)
     return place
 
 
-def found(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.glob("[0-9]*") if path.is_dir())
+def found(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, and nothing a user may have put beside them."""
+    places = folder.glob("[0-9]" * 12)
+    return [path for path in places if path.is_dir() and not path.is_symlink()]
 
 
 def read(place: Path, branches: list[str] | None = None) -> dict[str, Any]:
@@ -133,15 +136,17 @@ def read(place: Path, branches: list[str] | None = None) -> dict[str, Any]:
             raise RunError(f"{place / MANIFEST} is damaged: its checksum does not match")
         state = {}
         for branch in branches or manifest["state"]:
+            if not branch.isidentifier():
+                raise RunError(f"{place / MANIFEST} names a file that is none of its own")
             file = place / f"{branch}.safetensors"
             content = file.read_bytes()
             if hashlib.sha256(content).hexdigest() != manifest["files"][file.name]:
                 raise RunError(f"{file} is damaged: its checksum does not match")
             state[branch] = unpack(manifest["state"][branch], decode(content))
         return state
-    except FileNotFoundError as error:
-        raise RunError(f"{error.filename} is missing") from None
-    except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError):
+    except OSError as error:
+        raise RunError(f"{error.filename} cannot be read: {error.strerror}") from None
+    except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError, RecursionError):
         raise RunError(f"{place / MANIFEST} is damaged") from None
     except SafetensorError as error:
         raise RunError(f"{place} is damaged: {error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import sys
@@ -65,7 +66,8 @@ def fail(message: str, code: int) -> NoReturn:
 
 
 def say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # nobody listens any more: training goes on
+        print(message, file=sys.stderr, flush=True)
 
 
 # --- pretrain, config: every setting is an option ------------------------------------------------
@@ -231,7 +233,7 @@ def evaluate(words: list[str]) -> None:
         print(json.dumps({**dataclasses.asdict(result), "picture": str(result.picture)}, indent=1))
         return
     claim, settings = claims(run), run.config.run
-    columns = ["metric", settings.method, "random"] + ["paper's claim"] * bool(claim)
+    columns = ["metric", settings.method, "random"] + ["paper's claim*"] * bool(claim)
     table = Table(*columns, "meaning", box=box.SIMPLE)
     for name, value in result.metrics.items():
         row = [name.replace("_", " "), f"{value:.3g}", f"{result.random[name]:.3g}"]
@@ -241,7 +243,7 @@ def evaluate(words: list[str]) -> None:
     show(table)
     if claim:
         met = sum(result.metrics[name] >= bound for name, bound in claim.items())
-        print(f"{met} of the {len(claim)} figures that stand for the paper's claim are reached.")
+        print(f"* the paper shows a picture; {met} of our {len(claim)} bounds for it are reached")
     print(f"picture: {result.picture}")
     other = next(name for name in METHODS if name != settings.method)
     again = f"--env {settings.env} --skills {settings.skills} --preset {settings.preset}"

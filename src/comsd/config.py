@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -48,13 +49,29 @@ class Settings:
     """A group of settings that checks its own values."""
 
     def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
-            choices = get_args(get_type_hints(type(self))[f.name])
+            self._check_type(f.name, value, hints[f.name])
+            choices = get_args(hints[f.name])
             if choices and value not in choices:
                 allowed = ", ".join(map(str, choices))
                 raise InputError(f"{f.name} is {value!r}; allowed: {allowed}")
             self._check_range(f.name, value, f.metadata)
+
+    @staticmethod
+    def _check_type(name: str, value: Any, expected: Any) -> None:
+        kinds: dict[Any, tuple[str, Any]] = {
+            int: ("a whole number", int),
+            float: ("a finite number", int | float),
+            bool: ("True or False", bool),
+            str: ("a text", str),
+        }
+        if expected in kinds:
+            kind, types = kinds[expected]
+            fits = isinstance(value, types) and isinstance(value, bool) == (expected is bool)
+            if not fits or (expected is float and not math.isfinite(value)):
+                raise InputError(f"{name} is {value!r}; it must be {kind}")
 
     @staticmethod
     def _check_range(name: str, value: Any, limits: Mapping[str, Any]) -> None:
@@ -156,8 +173,10 @@ def resolve(
     layers |= {f"run.{k}": Setting(v, "you") for k, v in (("method", method), ("env", env))}
     layers["run.preset"] = Setting(preset, "you")
     for key, value in overrides.items():
-        group = value if isinstance(value, Mapping) else {key: value}
-        name = key if isinstance(value, Mapping) else "run"
+        grouped = key in ("method", "agent") or isinstance(value, Mapping)
+        if grouped and not isinstance(value, Mapping):
+            raise InputError(f"{key} settings are {value!r}; they must be a dict")
+        group, name = (value, key) if grouped else ({key: value}, "run")
         choose("group of settings", name, dict.fromkeys(("run", "method", "agent")))
         layers |= {f"{name}.{k}": Setting(v, "you") for k, v in group.items()}
 

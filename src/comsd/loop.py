@@ -67,25 +67,20 @@ def train(run: Run, report: Callable[[str], None]) -> None:
     prepare(run)
     settings = run.config.run
     check_device(settings.device)
-    run.lock()
-    try:
-        with readable_failures(run), graceful_stop() as stop:
-            learner = run.learner()
-            seconds, problems = run.restore(learner)
-            for problem in problems:
-                report(f"{problem}; continuing from the checkpoint before it")
-            if learner.steps >= settings.steps:
-                return
-            began = time.monotonic() - seconds
-            with Progress(settings.steps, learner.steps, report) as progress:
-                while learner.steps < settings.steps and stop.signal is None:
-                    advance(run, learner, lambda: time.monotonic() - began, progress)
+    with readable_failures(run), run.locked(), graceful_stop() as stop:
+        learner = run.learner()
+        seconds, notes = run.restore(learner)
+        for note in notes:
+            report(note)
+        began, start = time.monotonic() - seconds, learner.steps
+        with Progress(settings.steps, start, report) as progress:
+            while learner.steps < settings.steps and stop.signal is None:
+                advance(run, learner, lambda: time.monotonic() - began, progress)
+        if learner.steps > start:
             run.save(learner, time.monotonic() - began)
-            if stop.signal is not None:
-                at = f"stopped at step {learner.steps:,} and saved"
-                raise Interrupted(f"{at}; `comsd resume {run.path}` continues", stop.signal)
-    finally:
-        run.unlock()
+        if stop.signal is not None and learner.steps < settings.steps:
+            at = f"stopped at step {learner.steps:,} and saved"
+            raise Interrupted(f"{at}; `comsd resume {run.path}` continues", stop.signal)
 
 
 def advance(run: Run, learner: Learner, seconds: Callable[[], float], progress: Progress) -> None:

@@ -16,6 +16,9 @@ import os
 import platform
 import subprocess
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
@@ -37,6 +40,7 @@ from comsd.types import ObsInfo
 TIME_COLUMNS = ("seconds",)
 
 
+@cache
 def commit() -> str:
     """The git commit of the code that runs, if it is a checkout."""
     here = Path(__file__).parent
@@ -69,6 +73,11 @@ def check_device(device: str) -> None:
         raise InputError(f"device is {device!r}, but torch finds none here") from None
 
 
+def is_unused(path: Path) -> bool:
+    """An empty directory, or one whose creation was cut short."""
+    return path.is_dir() and all(p.name in ("config.json.tmp", "lock") for p in path.iterdir())
+
+
 class Table:
     """A CSV file that grows line by line and can be cut back to where a checkpoint saw it."""
 
@@ -92,10 +101,16 @@ class Table:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def cut(self, size: int) -> None:
+        if self.size < size:
+            raise RunError(f"{self.path} is damaged: shorter than the checkpoint saw it")
         if self.size > size:
             os.truncate(self.path, size)
         if size == 0:
             self.columns = None
+
+    def flush(self) -> None:
+        if self.path.exists():
+            checkpoint.flush(self.path)
 
     def rows(self) -> list[dict[str, str]]:
         with self.path.open(newline="") as file:
@@ -114,7 +129,7 @@ class Run:
             record = json.loads(file.read_text())
             self.config: Config = from_json(record["config"])
             self.sources: dict[str, str] = record["sources"]
-        except (json.JSONDecodeError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise RunError(f"{file} is damaged") from None
         self.spec: EnvSpec = ENVS[self.config.run.env]
         self.space: SkillSpace = SPACES[self.config.run.space](self.config.run.skills)
@@ -127,13 +142,14 @@ class Run:
     def create(cls, path: Path | str, config: Config, sources: dict[str, str]) -> Run:
         path = Path(path)
         check_device(config.run.device)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise InputError(
-                f"run {path} exists and is never overwritten: "
-                f"`comsd resume {path}` continues it, another --run starts a new one"
-            )
         record = {"config": config.to_json(), "sources": sources, "versions": provenance()}
+        taken = InputError(
+            f"run {path} exists and is never overwritten: "
+            f"`comsd resume {path}` continues it, another --run starts a new one"
+        )
         try:
+            if path.exists() and not is_unused(path):
+                raise taken
             path.mkdir(parents=True, exist_ok=True)
             checkpoint.write_json(path / "config.json", record)
         except OSError as error:
@@ -180,7 +196,10 @@ class Run:
             for problem in problems:
                 warnings.warn(f"{problem}; using the checkpoint before it", stacklevel=2)
             self._policy = self.make_agent(self.spec.make(1, 0), torch.device("cpu"))
-            self._policy.load_state_dict(state["agent"])
+            try:
+                self._policy.load_state_dict(state["agent"])
+            except RuntimeError:
+                raise RunError(f"the checkpoints of {self.path} do not fit config.json") from None
         return self._policy
 
     # --- state --------------------------------------------------------------------------------
@@ -190,7 +209,7 @@ class Run:
         file = (self.path / "lock").open("a+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             file.seek(0)
             raise InputError(
                 f"run {self.path} is in use by process {file.read().strip() or '?'}"
@@ -205,28 +224,47 @@ class Run:
             self._lock.close()
             self._lock = None
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        self.lock()
+        try:
+            yield
+        finally:
+            self.unlock()
+
     def save(self, learner: Learner, seconds: float) -> Path:
         state = learner.state_dict()
         state["run"] = {
             "metrics": self.metrics.size,
             "evaluations": self.evaluations.size,
             "seconds": seconds,
+            "versions": provenance(),
         }
+        self.metrics.flush()
+        self.evaluations.flush()
         self._policy = None
         return checkpoint.save(self.path / "checkpoints", learner.steps, state)
 
     def restore(self, learner: Learner) -> tuple[float, list[str]]:
         """Put the learner and the tables where the newest whole checkpoint saw them.
 
-        Returns the seconds trained so far and what was wrong with newer checkpoints.
+        Returns the seconds trained so far and what the user should know.
         """
         folder = self.path / "checkpoints"
-        if not folder.exists() or not any(checkpoint.found(folder)):
+        if not checkpoint.found(folder):
+            notes = ["no checkpoint yet: starting from step 0"] if self.metrics.size else []
             self.metrics.cut(0)
             self.evaluations.cut(0)
-            return 0.0, []
+            return 0.0, notes
         state, problems = checkpoint.latest(folder)
-        learner.load_state_dict(state)
+        notes = [f"{problem}; continuing from the checkpoint before it" for problem in problems]
+        try:
+            learner.load_state_dict(state)
+        except (RuntimeError, KeyError, ValueError):
+            raise RunError(f"the checkpoints in {folder} do not fit config.json") from None
+        before, now = state["run"]["versions"], provenance()
+        if changed := [name for name in now if before.get(name) != now[name]]:
+            notes.append(f"other versions than before ({', '.join(changed)}): not exact to the bit")
         self.metrics.cut(state["run"]["metrics"])
         self.evaluations.cut(state["run"]["evaluations"])
-        return state["run"]["seconds"], problems
+        return state["run"]["seconds"], notes

@@ -57,8 +57,8 @@ def knn_distances(source: Tensor, target: Tensor, k: int) -> Tensor:
     centre = target.mean(0)  # small coordinates keep the difference of squares accurate
     source, target = source - centre, target - centre
     squares = target.square().sum(-1) - 2 * source @ target.T  # (B, N), row constant left out
-    nearest = squares.topk(k, largest=False).values + source.square().sum(-1, keepdim=True)
-    return nearest.clamp_min(0).sqrt()
+    nearest = target[squares.topk(k, largest=False).indices]  # (B, k, d)
+    return (source[:, None] - nearest).norm(dim=-1).sort(-1).values  # free of cancellation
 
 
 class ParticleEntropy(nn.Module):

@@ -70,8 +70,9 @@ def rollouts(
 ) -> NDArray[np.float32]:
     """Positions (skills, rollouts, time, 2); without a policy, uniformly random actions."""
     skills = space.grid(space.dim)
-    rng = np.random.default_rng(seed)
-    env = MazeEnv(maze, len(skills) * per_skill, seed, fixed_start=not random_start)
+    env_seed, action_seed = np.random.SeedSequence(seed).generate_state(2)
+    rng = np.random.default_rng(action_seed)
+    env = MazeEnv(maze, len(skills) * per_skill, int(env_seed), fixed_start=not random_start)
     skill = skills.repeat_interleave(per_skill, 0)
     path = [env.reset()]
     for _ in range(env.horizon):
@@ -96,13 +97,14 @@ def corrected_information(label: Cells, value: Cells) -> float:
 
 def identification(ends: NDArray[np.float32], label: Cells) -> float:
     """Leave-one-out accuracy of a k-nearest-neighbour vote."""
-    nearest = np.asarray(KDTree(ends).query(ends, k=NEIGHBOURS + 1)[1])
+    neighbours = min(NEIGHBOURS, len(ends) - 1)
+    nearest = np.asarray(KDTree(ends).query(ends, k=neighbours + 1)[1])
     rows = np.arange(len(ends))
     is_self = nearest == rows[:, None]
     is_self[~is_self.any(1), -1] = True  # many coincident points: drop the last instead
-    votes = label[nearest[~is_self].reshape(len(ends), NEIGHBOURS)]
+    votes = label[nearest[~is_self].reshape(len(ends), neighbours)]
     ballots = np.zeros((len(ends), label.max() + 1), dtype=int)
-    np.add.at(ballots, (np.repeat(rows, NEIGHBOURS), votes.ravel()), 1)
+    np.add.at(ballots, (np.repeat(rows, neighbours), votes.ravel()), 1)
     return float((ballots.argmax(1) == label).mean())
 
 

@@ -72,6 +72,8 @@ class OnPolicyLearner:
             part = Batch(*rows.split(sizes, -1))
             loss, metrics = self.method.loss(part, self.method.embed(part))
             self.optimizer.descend(loss)
+        if not all(bool(torch.isfinite(p).all()) for p in self.method.parameters()):
+            raise RunError(f"the representation of {self.method.name} holds NaN or infinity")
         return metrics
 
     def state_dict(self) -> dict[str, Any]:
@@ -86,6 +88,7 @@ class OnPolicyLearner:
                 "env": self.env.state_dict(),
                 "rng": {name: rng.bit_generator.state for name, rng in self.rngs().items()},
                 "torch_rng": torch.get_rng_state(),
+                "cuda_rng": torch.cuda.get_rng_state_all() if self.device.type == "cuda" else [],
             },
         }
 
@@ -100,6 +103,8 @@ class OnPolicyLearner:
         for name, rng in self.rngs().items():
             rng.bit_generator.state = training["rng"][name]
         torch.set_rng_state(training["torch_rng"])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state_all(training["cuda_rng"])
         self.steps = training["steps"]
 
     def rngs(self) -> dict[str, np.random.Generator]:
