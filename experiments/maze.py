@@ -22,9 +22,8 @@ from matplotlib.figure import Figure
 
 import comsd
 from comsd import Run
-from comsd.evaluation import evaluation_seed, maze_of
-from comsd.evaluation.maze import CLAIMS, rollouts
-from comsd.plots import draw_maze
+from comsd.evaluation import evaluator
+from comsd.evaluation.maze import CLAIMS
 
 ROOT = Path(__file__).parent.parent
 RUNS = ROOT / "runs" / "maze"
@@ -169,9 +168,7 @@ def draw_arms(runs: dict[Job, Run], skills: int) -> None:
     for position, job in enumerate((j for j in jobs if j in runs), 1):
         run = runs[job]
         axes = figure.add_subplot(3, 3, position)
-        maze = maze_of(run)
-        paths = rollouts(maze, run.policy, run.space, 20, evaluation_seed(run))
-        draw_maze(axes, maze, paths)
+        evaluator(run).draw(axes, run.policy)
         axes.set_title(ARMS[job.arm].title, fontsize=10)
     figure.savefig(RESULTS / f"skills-{skills}.png", dpi=80)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from comsd.config import resolve
-from comsd.evaluation import evaluate_policy
-from comsd.loop import prepare, train
+from comsd.evaluation import evaluator
+from comsd.loop import prepare, readable_failures, train
 from comsd.plots import draw_skills
 from comsd.run import Run
 
@@ -66,7 +66,9 @@ def evaluate(
     """Roll out every skill, measure and draw. `greedy` takes mean actions."""
     opened = run if isinstance(run, Run) else Run(run)
     prepare(opened)
-    options = {"greedy": greedy, "random_start": random_start}
-    metrics = evaluate_policy(opened, opened.policy, **options)
-    baseline = evaluate_policy(opened, None, random_start=random_start)
-    return Evaluation(metrics, baseline, draw_skills(opened))
+    look = evaluator(opened)
+    with readable_failures(opened):
+        metrics = look.measure(opened.policy, greedy=greedy, random_start=random_start)
+        return Evaluation(
+            metrics, look.measure(None, random_start=random_start), draw_skills(opened)
+        )

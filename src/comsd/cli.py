@@ -19,7 +19,7 @@ import comsd
 from comsd.config import Config, RunSettings, Settings, choose, resolve
 from comsd.envs import ENVS
 from comsd.errors import InputError, Interrupted, RunError
-from comsd.evaluation import MEANINGS, claims
+from comsd.evaluation import evaluator
 from comsd.methods import METHODS
 from comsd.run import Run
 
@@ -232,14 +232,15 @@ def evaluate(words: list[str]) -> None:
     if options.json:
         print(json.dumps({**dataclasses.asdict(result), "picture": str(result.picture)}, indent=1))
         return
-    claim, settings = claims(run), run.config.run
+    look, settings = evaluator(run), run.config.run
+    claim = look.bounds
     columns = ["metric", settings.method, "random"] + ["paper's claim*"] * bool(claim)
     table = Table(*columns, "meaning", box=box.SIMPLE)
     for name, value in result.metrics.items():
         row = [name.replace("_", " "), f"{value:.3g}", f"{result.random[name]:.3g}"]
         if claim:
             row.append(f"at least {claim[name]:g}" if name in claim else "")
-        table.add_row(*row, MEANINGS[name])
+        table.add_row(*row, look.meanings[name])
     show(table)
     if claim:
         met = sum(result.metrics[name] >= bound for name, bound in claim.items())

@@ -157,7 +157,7 @@ def resolve(
 
     Overrides: run settings by name (`seed=1`), groups as dicts (`method={"alpha": 0.2}`).
     """
-    from comsd.agents.ppo import PPOConfig
+    from comsd.agents import AGENTS
     from comsd.envs import ENVS
     from comsd.methods import METHODS
 
@@ -183,7 +183,7 @@ def resolve(
     groups: dict[str, Any] = {
         "run": RunSettings(),
         "method": method_class.config_class(),
-        "agent": PPOConfig(),
+        "agent": AGENTS[spec.agent].config_class(),
     }
     sources = {
         f"{group}.{f.name}": f.metadata["source"]

@@ -12,7 +12,7 @@ from types import FrameType
 import torch
 
 from comsd.errors import Interrupted, RunError
-from comsd.evaluation import evaluate_policy
+from comsd.evaluation import Evaluator, evaluator
 from comsd.learners.base import Learner
 from comsd.progress import Progress
 from comsd.run import Run, check_device
@@ -73,9 +73,10 @@ def train(run: Run, report: Callable[[str], None]) -> None:
         for note in notes:
             report(note)
         began, start = time.monotonic() - seconds, learner.steps
-        with Progress(settings.steps, start, report) as progress:
+        look = evaluator(run)
+        with Progress(settings.steps, start, look.headline, report) as progress:
             while learner.steps < settings.steps and stop.signal is None:
-                advance(run, learner, lambda: time.monotonic() - began, progress)
+                advance(run, learner, look, lambda: time.monotonic() - began, progress)
         if learner.steps > start:
             run.save(learner, time.monotonic() - began)
         if stop.signal is not None and learner.steps < settings.steps:
@@ -83,7 +84,13 @@ def train(run: Run, report: Callable[[str], None]) -> None:
             raise Interrupted(f"{at}; `comsd resume {run.path}` continues", stop.signal)
 
 
-def advance(run: Run, learner: Learner, seconds: Callable[[], float], progress: Progress) -> None:
+def advance(
+    run: Run,
+    learner: Learner,
+    look: Evaluator,
+    seconds: Callable[[], float],
+    progress: Progress,
+) -> None:
     """One cycle, and whatever is due after it."""
     settings, before = run.config.run, learner.steps
     try:
@@ -100,7 +107,7 @@ def advance(run: Run, learner: Learner, seconds: Callable[[], float], progress: 
         run.metrics.append({"step": learner.steps, **values, "seconds": round(seconds(), 2)})
         progress.show(values)
     if due(settings.evaluate_every):
-        figures = evaluate_policy(run, learner.agent)
+        figures = look.measure(learner.agent)
         run.evaluations.append({"step": learner.steps, **figures})
         progress.show(figures)
     if due(settings.checkpoint_every) and not done:

@@ -13,7 +13,11 @@ LINE_EVERY = 10.0  # seconds between lines when there is no terminal
 
 
 class Progress:
-    def __init__(self, total: int, start: int, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, total: int, start: int, shown: Mapping[str, str], report: Callable[[str], None]
+    ) -> None:
+        """`shown`: the short names of the figures that deserve a place on the line."""
+        self.shown = shown
         self.total, self.start, self.step, self.report = total, start, start, report
         self.figures: dict[str, float] = {}
         self.began = self.last_line = time.monotonic()
@@ -48,11 +52,10 @@ class Progress:
         now = time.monotonic()
         rate = (step - self.start) / max(now - self.began, 1e-9)
         speed = f"{rate:,.0f} steps/s"
-        shown = ("ppo/reward", "occupancy_entropy", "identification", "end_information")
-        names = {"ppo/reward": "reward", "occupancy_entropy": "coverage"}
-        names |= {"identification": "5-NN", "end_information": "I(z;end)"}
         text = "  ".join(
-            f"{names[name]} {self.figures[name]:.2f}" for name in shown if name in self.figures
+            f"{short} {self.figures[name]:.2f}"
+            for name, short in self.shown.items()
+            if name in self.figures
         )
         if self.bar:
             self.bar.update(self.task, completed=step, speed=speed, figures=text)

@@ -27,12 +27,11 @@ import numpy as np
 import torch
 
 from comsd import checkpoint
-from comsd.agents.ppo import PPO, PPOConfig
+from comsd.agents import AGENTS, AgentConfig
 from comsd.config import Config, from_json
 from comsd.envs import ENVS, Env, EnvSpec
 from comsd.errors import InputError, RunError
-from comsd.learners.base import Learner
-from comsd.learners.on_policy import OnPolicyLearner
+from comsd.learners.base import Learner, Policy
 from comsd.methods import METHODS, Method, MethodConfig
 from comsd.skills import SPACES, SkillSpace
 from comsd.types import ObsInfo
@@ -136,7 +135,7 @@ class Run:
         self.metrics = Table(self.path / "metrics.csv")
         self.evaluations = Table(self.path / "evaluations.csv")
         self._lock: IO[str] | None = None
-        self._policy: PPO | None = None
+        self._policy: Policy | None = None
 
     @classmethod
     def create(cls, path: Path | str, config: Config, sources: dict[str, str]) -> Run:
@@ -162,10 +161,9 @@ class Run:
         """Independent streams: weights, environment, learner, evaluation."""
         return np.random.SeedSequence(self.config.run.seed).spawn(4)
 
-    def make_agent(self, env: Env, device: torch.device) -> PPO:
-        config = self.config.agent
-        assert isinstance(config, PPOConfig)
-        return PPO(config, self.space, self.obs_info(env, device), env.action_dim)
+    def make_agent(self, env: Env, device: torch.device) -> Any:
+        make = AGENTS[self.spec.agent].make
+        return make(self.config.agent, self.space, self.obs_info(env, device), env.action_dim)
 
     def make_method(self, env: Env, device: torch.device) -> Method:
         config = self.config.method
@@ -180,27 +178,31 @@ class Run:
     def learner(self) -> Learner:
         """A fresh learner, as at step 0."""
         weights, env_seed, learner_seed, _ = self.seeds()
-        agent_config = self.config.agent
-        assert isinstance(agent_config, PPOConfig)
-        env = self.spec.make(agent_config.envs, int(env_seed.generate_state(1)[0]))
+        settings = self.config.agent
+        assert isinstance(settings, AgentConfig)
+        env = self.spec.make(settings.envs, int(env_seed.generate_state(1)[0]))
         torch.manual_seed(int(weights.generate_state(1)[0]))
         with (device := torch.device(self.config.run.device)):
             agent, method = self.make_agent(env, device), self.make_method(env, device)
-        return OnPolicyLearner(env, agent, method, learner_seed)
+        return AGENTS[self.spec.agent].learner(env, agent, method, learner_seed)
 
     @property
-    def policy(self) -> PPO:
+    def policy(self) -> Policy:
         """The trained policy alone, on the CPU: `run.policy.act(obs, skill)`."""
         if self._policy is None:
-            state, problems = checkpoint.latest(self.path / "checkpoints", ["agent"])
-            for problem in problems:
-                warnings.warn(f"{problem}; using the checkpoint before it", stacklevel=2)
-            self._policy = self.make_agent(self.spec.make(1, 0), torch.device("cpu"))
-            try:
-                self._policy.load_state_dict(state["agent"])
-            except RuntimeError:
-                raise RunError(f"the checkpoints of {self.path} do not fit config.json") from None
+            self._policy = self.load_policy()
         return self._policy
+
+    def load_policy(self) -> Policy:
+        state, problems = checkpoint.latest(self.path / "checkpoints", ["agent"])
+        for problem in problems:
+            warnings.warn(f"{problem}; using the checkpoint before it", stacklevel=3)
+        agent = self.make_agent(self.spec.make(1, 0), torch.device("cpu"))
+        try:
+            agent.load_state_dict(state["agent"])
+        except RuntimeError:
+            raise RunError(f"the checkpoints of {self.path} do not fit config.json") from None
+        return agent
 
     # --- state --------------------------------------------------------------------------------
 

@@ -1,0 +1,30 @@
+"""All agents by name: how each is configured, built and taught."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from comsd.agents.base import AgentConfig
+from comsd.agents.ppo import PPO, PPOConfig
+from comsd.envs.base import Env
+from comsd.learners.base import Learner
+from comsd.learners.on_policy import OnPolicyLearner
+from comsd.methods import Method
+from comsd.skills import SkillSpace
+from comsd.types import ObsInfo
+
+
+@dataclass(frozen=True)
+class AgentKind:
+    config_class: type[AgentConfig]
+    make: Callable[[Any, SkillSpace, ObsInfo, int], Any]  # (config, skills, observations, actions)
+    learner: Callable[[Env, Any, Method, np.random.SeedSequence], Learner]
+
+
+AGENTS: dict[str, AgentKind] = {"ppo": AgentKind(PPOConfig, PPO, OnPolicyLearner)}
+
+__all__ = ["AGENTS", "AgentConfig", "AgentKind"]

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from comsd.config import Settings, setting
+from comsd.agents.base import AgentConfig
+from comsd.config import setting
 from comsd.errors import RunError
 from comsd.nets import MLP, Adam, Standardise
 from comsd.skills import SkillSpace
@@ -26,7 +27,7 @@ CODE = "authors' maze code"
 
 
 @dataclass(frozen=True)
-class PPOConfig(Settings):
+class PPOConfig(AgentConfig):
     hidden: int = setting(128, "width of the two hidden layers of policy and value", CODE, low=1)
     lr: float = setting(3e-4, "learning rate", CODE, above=0)
     adam_eps: float = setting(1e-5, "epsilon of Adam", "usual for PPO; authors' code 1e-3", above=0)

@@ -16,6 +16,7 @@ class EnvSpec:
     family: str  # methods keep tuned values per family
     summary: str
     make: Callable[[int, int], Env]  # (number of environments, seed)
+    agent: str  # what learns here
     space: Setting  # kind of skill space that methods use here by default
     skills: Setting
     presets: dict[str, dict[str, Setting]]
@@ -49,6 +50,7 @@ def _maze_spec(name: str) -> EnvSpec:
         family="maze",
         summary=f"2-D maze of EDL: cells {len(maze.cells)}, dead ends {len(maze.arms)}",
         make=lambda num_envs, seed: MazeEnv(maze, num_envs, seed),
+        agent="ppo",
         space=Setting("one-hot", "paper, Sec. V-K"),
         skills=Setting(10, "paper, Sec. V-K"),
         presets=MAZE_PRESETS,

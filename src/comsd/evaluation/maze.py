@@ -7,21 +7,29 @@ from __future__ import annotations
 
 import math
 from itertools import combinations
+from typing import TYPE_CHECKING, ClassVar
 
+import matplotlib
 import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 from scipy.stats import entropy
 
-from comsd.envs.maze import Maze, MazeEnv
+from comsd.envs.maze import MAZES, Maze, MazeEnv
 from comsd.learners.base import Policy
 from comsd.skills import SkillSpace
+
+if TYPE_CHECKING:
+    from comsd.run import Run
 
 Cells = NDArray[np.int64]
 
 OWNED = 0.5  # a skill owns a place when at least this share of its rollouts ends there
 NEIGHBOURS = 5
+SHOWN = 20  # rollouts drawn per skill
 DUPLICATES = 0.3  # Jensen-Shannon distance below which two skills count as the same
 
 MEANINGS: dict[str, str] = {
@@ -159,3 +167,49 @@ def measure(maze: Maze, paths: NDArray[np.float32], seed: int = 0) -> dict[str, 
         "territory_evenness": float(entropy(territory)) / log_skills,
         "skills_without_territory": float(np.sum(territory == 0)),
     }
+
+
+class MazeEvaluator:
+    """`run.rollouts` rollouts of every skill, always the same ones for the same run."""
+
+    meanings: ClassVar[dict[str, str]] = MEANINGS
+    headline: ClassVar[dict[str, str]] = {
+        "occupancy_entropy": "coverage",
+        "identification": "5-NN",
+        "end_information": "I(z;end)",
+    }
+
+    def __init__(self, run: Run) -> None:
+        settings = run.config.run
+        self.maze = MAZES[run.spec.name.removeprefix("maze-")]
+        self.space, self.per_skill = run.space, settings.rollouts
+        self.seed = int(run.seeds()[3].generate_state(1)[0])  # apart from all training
+        named = run.spec.name == "maze-tree" and settings.space == "one-hot"
+        self.bounds = CLAIMS.get(settings.skills, {}) if named else {}
+
+    def measure(self, policy: Policy | None, **options: bool) -> dict[str, float]:
+        paths = rollouts(self.maze, policy, self.space, self.per_skill, self.seed, **options)
+        return measure(self.maze, paths, self.seed)
+
+    def draw(self, axes: Axes, policy: Policy) -> None:
+        draw_maze(axes, self.maze, rollouts(self.maze, policy, self.space, SHOWN, self.seed))
+
+
+def skill_colours(n: int) -> list[tuple[float, ...]]:
+    if n <= 20:  # the first n of a palette, as integers select them
+        return [matplotlib.colormaps["tab10" if n <= 10 else "tab20"](i) for i in range(n)]
+    return [tuple(c) for c in matplotlib.colormaps["turbo"](np.linspace(0, 1, n))]
+
+
+def draw_maze(axes: Axes, maze: Maze, paths: NDArray[np.float32]) -> None:
+    """Rollouts (skills, rollouts, time, 2) in one colour per skill, inside the walls."""
+    for skill, colour in zip(paths, skill_colours(len(paths)), strict=True):
+        axes.add_collection(
+            LineCollection(list(skill), colors=[colour], alpha=0.25, linewidths=1.5)
+        )
+        axes.scatter(*skill[:, -1].T, s=9, color=colour, zorder=2, linewidths=0)
+    axes.add_collection(LineCollection(list(maze.walls), colors="black", linewidths=2))
+    axes.plot(*maze.origin, "o", color="black", markersize=4)
+    axes.set_aspect("equal")
+    axes.autoscale_view()
+    axes.axis("off")
