@@ -161,6 +161,22 @@ def table(rows: list[dict[str, Any]], skills: int) -> str:
     return "\n".join(f"| {line} |" for line in lines)
 
 
+def long_table(curves: list[dict[str, Any]]) -> str:
+    """The runs of 2500 cycles: what changed after 500?"""
+    header = ["arm", "skills", *(f"{FIGURES[name]}, 500 → 2500" for name in BOUNDS)]
+    lines = [" | ".join(header), " | ".join("---" for _ in header)]
+    for arm in LONG:
+        for skills in SKILLS:
+            run = [
+                c for c in curves if (c["preset"], c["skills"], c["arm"]) == ("paper", skills, arm)
+            ]
+            if run:
+                early = next(c for c in run if c["step"] == 500 * 2500)
+                cells = [f"{early[name]:.3g} → {run[-1][name]:.3g}" for name in BOUNDS]
+                lines.append(" | ".join([ARMS[arm].title, str(skills), *cells]))
+    return "\n".join(f"| {line} |" for line in lines)
+
+
 def draw_arms(runs: dict[Job, Run], skills: int) -> None:
     """One picture of the skills per arm, seed 0 at 500 cycles."""
     jobs = [Job("lite", skills, arm, 0) for arm in ARMS]
@@ -218,7 +234,8 @@ def collect() -> None:
     write_csv(RESULTS / "runs.csv", ends)
     write_csv(RESULTS / "evaluations.csv", curves)
     text = "".join(f"## {k} skills\n\n{table(ends, k)}\n\n" for k in SKILLS)
-    (RESULTS / "tables.md").write_text(TABLES + text.rstrip() + "\n")
+    text += f"## 2500 cycles, the paper's length, seed 0\n\n{long_table(curves)}\n"
+    (RESULTS / "tables.md").write_text(TABLES + text)
     for skills in SKILLS:
         draw_arms(runs, skills)
     draw_curves(curves)
