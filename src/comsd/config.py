@@ -124,11 +124,6 @@ class Config:
     def to_json(self) -> dict[str, dict[str, Any]]:
         return dataclasses.asdict(self)
 
-    def flat(self) -> dict[str, Any]:
-        """Every value by its dotted name."""
-        groups = self.to_json().items()
-        return {f"{group}.{name}": value for group, d in groups for name, value in d.items()}
-
 
 def choose(field_name: str, value: str, allowed: Mapping[str, T]) -> T:
     if value not in allowed:

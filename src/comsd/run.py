@@ -128,6 +128,8 @@ class Run:
             record = json.loads(file.read_text())
             self.config: Config = from_json(record["config"])
             self.sources: dict[str, str] = record["sources"]
+        except InputError as error:
+            raise RunError(f"{file}: {error}") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise RunError(f"{file} is damaged") from None
         self.spec: EnvSpec = ENVS[self.config.run.env]
@@ -264,7 +266,7 @@ class Run:
             learner.load_state_dict(state)
         except (RuntimeError, KeyError, ValueError):
             raise RunError(f"the checkpoints in {folder} do not fit config.json") from None
-        before, now = state["run"]["versions"], provenance()
+        before, now = state["run"].get("versions", {}), provenance()
         if changed := [name for name in now if before.get(name) != now[name]]:
             notes.append(f"other versions than before ({', '.join(changed)}): not exact to the bit")
         self.metrics.cut(state["run"]["metrics"])

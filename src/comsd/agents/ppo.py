@@ -6,6 +6,7 @@ live in [-1, 1]^A: a = 2u - 1 with u ~ Beta, both concentrations above one, so u
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -228,7 +229,9 @@ class PPO(nn.Module):
         self.value.give_back(value_pass)
 
 
-def shuffled(data: Tensor, epochs: int, minibatches: int, rng: np.random.Generator):
+def shuffled(
+    data: Tensor, epochs: int, minibatches: int, rng: np.random.Generator
+) -> Iterator[Tensor]:
     """Minibatches of the rows of `data`, in a new order every epoch."""
     for _ in range(epochs):
         order = torch.from_numpy(rng.permutation(len(data))).to(data.device)

@@ -27,10 +27,6 @@ class OnPolicyLearner:
         self.order_rng = np.random.default_rng(order)
         self.steps = 0  # environment steps taken
 
-    @property
-    def steps_per_cycle(self) -> int:
-        return self.env.num_envs * self.env.horizon
-
     def collect(self) -> Batch:
         """An episode of every environment, rows in time-major order."""
         n, horizon = self.env.num_envs, self.env.horizon
