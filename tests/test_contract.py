@@ -131,6 +131,22 @@ def test_training_the_representation_reduces_its_loss(name: str) -> None:
     assert losses[-1] < 0.9 * losses[0]
 
 
+def test_fit_is_a_step_down_the_loss(case: tuple[Method, str]) -> None:
+    """A method may know its gradient without autograd; it must be the gradient of its loss."""
+    method, kind = case
+    optimizer = method.optimizer()
+    if optimizer is None:
+        return
+    batch = make_batch(make_space(kind), ROWS)
+    loss, metrics = method.loss(batch, method.embed(batch))
+    wanted = torch.autograd.grad(loss, optimizer.params)
+    fitted = method.fit(batch, optimizer)
+    ours = [10 * mean for mean in optimizer.mean]  # Adam's first mean is a tenth of the gradient
+    torch.testing.assert_close(ours, list(wanted), atol=1e-6, rtol=1e-3)
+    assert fitted.keys() == metrics.keys()
+    torch.testing.assert_close(fitted, metrics)
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_no_method_imports_another(name: str) -> None:
     import ast

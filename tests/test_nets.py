@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from comsd.nets import MLP, Adam, PairEncoder, Standardise, with_gradient
+from comsd.types import ObsInfo
 
 
 def plain(net: MLP, x: Tensor, flat: Tensor) -> Tensor:
@@ -114,10 +115,10 @@ def test_views_follow_the_parameter(net: MLP) -> None:
 @pytest.mark.parametrize("through_states", [False, True])
 def test_pair_encoder_equals_its_two_networks(through_states: bool) -> None:
     torch.manual_seed(0)
-    encoder = PairEncoder(3, 8, 4).double()
+    encoder = PairEncoder(ObsInfo(3, torch.ones(3), 2 * torch.ones(3)), 8, 4).double()
     obs, next_obs = torch.randn(2, 6, 3, dtype=torch.double)
     after, pair = encoder(obs, next_obs)
-    before, wanted_after = encoder.state(obs), encoder.state(next_obs)
+    before, wanted_after = encoder.state((obs - 1) / 2), encoder.state((next_obs - 1) / 2)
     wanted = encoder.pair(torch.cat([before, wanted_after], -1))
     torch.testing.assert_close((after, pair), (wanted_after, wanted))
     ours, theirs = pair.square().sum(), wanted.square().sum()

@@ -16,6 +16,8 @@ def test_samples_have_the_stated_moments(space: SkillSpace, rng: np.random.Gener
     skill = space.sample(20_000, rng)
     assert skill.shape == (20_000, space.dim)
     assert skill.dtype == torch.float32
+    lengths = skill.norm(dim=-1)
+    assert torch.allclose(lengths, torch.ones_like(lengths)) == space.unit_length
     assert skill.mean(0).tolist() == pytest.approx([space.mean] * space.dim, abs=0.02)
     assert skill.std(0).tolist() == pytest.approx([space.std] * space.dim, abs=0.02)
 

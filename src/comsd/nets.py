@@ -9,11 +9,13 @@ networks lose nothing. `tests/test_nets.py` holds it to ordinary autograd.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from comsd.types import ObsInfo
 
 relu_backward = torch.ops.aten.threshold_backward.grad_input  # the in-place form
 
@@ -143,18 +145,12 @@ class _PairNode(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        encoder, (from_states, from_pair) = ctx.encoder, grads
         if not ctx.passes:
             raise RuntimeError("backward through a PairEncoder runs once per forward pass")
         (state_pass, pair_pass), ctx.passes = ctx.passes, []
-        pair_grad = None
-        if from_pair is not None:
-            grad = encoder.pair.run_back(from_pair, pair_pass) @ encoder.pair.layers[0][0]
-            pair_grad = pair_pass.flat_grad.clone()
-            from_states = grad if from_states is None else grad.add_(from_states)
-        assert from_states is not None
-        encoder.state.run_back(from_states.view(len(state_pass.x), -1), state_pass)
-        encoder.give_back(state_pass, pair_pass)
+        ctx.encoder.run_back(*grads, state_pass, pair_pass)
+        ctx.encoder.give_back(state_pass, pair_pass)
+        pair_grad = None if grads[1] is None else pair_pass.flat_grad.clone()
         return None, state_pass.flat_grad.clone(), pair_grad, None
 
 
@@ -164,15 +160,16 @@ class PairEncoder(nn.Module):
     The trajectory encoder of CIC and what builds on it.
     """
 
-    def __init__(self, obs_dim: int, hidden: int, dim: int) -> None:
+    def __init__(self, obs: ObsInfo, hidden: int, dim: int) -> None:
         super().__init__()
         self.dim = dim
-        self.state = MLP(obs_dim, hidden, hidden, dim)
+        self.inputs = Standardise(obs.mean, obs.std)
+        self.state = MLP(obs.dim, hidden, hidden, dim)
         self.pair = MLP(2 * dim, hidden, hidden, dim)
 
     def forward(self, obs: Tensor, next_obs: Tensor) -> tuple[Tensor, Tensor]:
         """Embeddings of s' and of (s, s'), each (B, dim). Observations get no gradient."""
-        both = torch.stack([obs, next_obs], 1).flatten(0, 1)  # s, s', s, s', ...
+        both = self.interleave(obs, next_obs)
         if torch.is_grad_enabled():
             weights = self.state.flat, self.pair.flat
             states, pair = _PairNode.apply(both, *weights, self)  # pyright: ignore
@@ -181,15 +178,45 @@ class PairEncoder(nn.Module):
             self.give_back(*passes)
         return states[:, self.dim :], pair
 
+    def interleave(self, obs: Tensor, next_obs: Tensor) -> Tensor:
+        """s, s', s, s', ... so that the embeddings of a pair lie side by side."""
+        return self.inputs(torch.stack([obs, next_obs], 1)).flatten(0, 1)
+
     def run(self, both: Tensor) -> tuple[Tensor, Tensor, Scratch, Scratch]:
         states, state_pass = self.state.run(both)
         states = states.view(len(both) // 2, -1)  # (B, 2 dim)
         pair, pair_pass = self.pair.run(states)
         return states, pair, state_pass, pair_pass
 
+    def run_back(
+        self, from_states: Tensor | None, from_pair: Tensor | None, state: Scratch, pair: Scratch
+    ) -> None:
+        """Fills the weights' gradients of both passes."""
+        if from_pair is not None:
+            grad = self.pair.run_back(from_pair, pair) @ self.pair.layers[0][0]
+            from_states = grad if from_states is None else grad.add_(from_states)
+        assert from_states is not None
+        self.state.run_back(from_states.view(len(state.x), -1), state)
+
     def give_back(self, state_pass: Scratch, pair_pass: Scratch) -> None:
         self.state.give_back(state_pass)
         self.pair.give_back(pair_pass)
+
+    @torch.no_grad()
+    def descend(
+        self,
+        obs: Tensor,
+        next_obs: Tensor,
+        gradient: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]],
+        optimizer: Adam,
+    ) -> Tensor:
+        """One step down a loss of the pair's embedding, given with its gradient: no autograd."""
+        _, embedded, state_pass, pair_pass = self.run(self.interleave(obs, next_obs))
+        loss, grad, _ = gradient(embedded)
+        self.run_back(None, grad, state_pass, pair_pass)
+        optimizer.step([state_pass.flat_grad, pair_pass.flat_grad])
+        self.give_back(state_pass, pair_pass)
+        return loss
 
 
 class _KnownGradient(torch.autograd.Function):

@@ -16,6 +16,7 @@ class SkillSpace(ABC):
     """Vectors of `dim` numbers with a prior p(z) to draw them from."""
 
     kind: str
+    unit_length: bool  # are all skills unit vectors?
     mean: float  # of each coordinate under the prior
     std: float
 
@@ -61,6 +62,7 @@ class OneHot(SkillSpace):
     """`dim` separate skills, uniform prior."""
 
     kind = "one-hot"
+    unit_length = True
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -106,6 +108,7 @@ class Box(SkillSpace):
     """The unit cube [0, 1]^dim, uniform prior."""
 
     kind = "box"
+    unit_length = False
     mean = 0.5
     std = math.sqrt(1 / 12)
 
@@ -126,6 +129,7 @@ class Sphere(SkillSpace):
     """Unit vectors, uniform prior."""
 
     kind = "sphere"
+    unit_length = True
     mean = 0.0
 
     def __init__(self, dim: int) -> None:

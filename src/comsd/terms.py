@@ -106,31 +106,40 @@ def log_q(query: Tensor, key: Tensor, owner: Tensor, temperature: float) -> Tens
 
 
 def info_nce(query: Tensor, key: Tensor, owner: Tensor, temperature: float) -> Tensor:
-    """Mean contrastive loss (Eq. 7, negated), a scalar, with its gradient in closed form.
+    """Mean contrastive loss (Eq. 7, negated), a scalar; arguments as for `log_q`.
 
     For key i the positive is its own query and the negatives are the keys of other queries, so
     several keys of one skill are never each other's negatives. With K discrete skills the table
     is (N, K), with N distinct skills (N, N). The temperature must be at least 0.03 in float32.
-
-        loss_i = log(q_ii + S_i) - log q_ii,  S_i = sum over negatives j of q(key_j, query_i)
-        d loss_i / d log q_ij = q_ij / (q_ii + S_i) - [i = j]
     """
     with torch.no_grad():
-        unit_key, key_norm = normalise(key)
-        scaled = query / temperature
-        q = (unit_key @ scaled.T).exp_()  # (N, Q)
-        positives = q * owner
-        others = q.sub_(positives)
-        positive = positives.sum(1)
-        total = torch.addmv(positive, owner, others.sum(0))
-        loss = (total / positive).log_().mean()
-        share = 1 / (len(key) * total)  # the mean's part of each row
-        grad = others.mul_(share @ owner)
-        grad.addcmul_(owner, (positive * share).sub_(1 / len(key))[:, None])
-        pairs = [(key, through_norm(grad @ scaled, unit_key, key_norm))]
-        if query.requires_grad:
-            pairs += [(query, grad.T @ unit_key / temperature)]
-    return with_gradient(loss, *pairs)
+        loss, key_grad, query_grad = info_nce_gradient(query, key, owner, temperature)
+    return with_gradient(loss, (key, key_grad), (query, query_grad))
+
+
+@torch.no_grad()
+def info_nce_gradient(
+    query: Tensor, key: Tensor, owner: Tensor, temperature: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss and its gradients in key and query, in closed form.
+
+    loss_i = log(q_ii + S_i) - log q_ii,  S_i = sum over negatives j of q(key_j, query_i)
+    d loss_i / d log q_ij = q_ij / (q_ii + S_i) - [i = j]
+    """
+    unit_key, key_norm = normalise(key)
+    scaled = query / temperature
+    q = (unit_key @ scaled.T).exp_()  # (N, Q)
+    positives = q * owner
+    others = q.sub_(positives)
+    positive = positives.sum(1)
+    total = torch.addmv(positive, owner, others.sum(0))
+    loss = (total / positive).log_().mean()
+    share = total.reciprocal_().div_(len(key))  # the mean's part of each row
+    grad = others.mul_(share @ owner)
+    grad.addcmul_(owner, positive.mul_(share).sub_(1 / len(key))[:, None])
+    key_grad = through_norm(grad @ scaled, unit_key, key_norm)
+    query_grad = grad.T @ unit_key / temperature if query.requires_grad else query
+    return loss, key_grad, query_grad
 
 
 def normalise(x: Tensor) -> tuple[Tensor, Tensor]:

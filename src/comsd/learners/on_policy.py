@@ -30,20 +30,20 @@ class OnPolicyLearner:
     def collect(self) -> Batch:
         """An episode of every environment, rows in time-major order."""
         n, horizon = self.env.num_envs, self.env.horizon
-        skill = self.space.spread(n, self.skill_rng).to(self.device)
+        skill = self.space.spread(n, self.skill_rng)
+        play = self.agent.player(skill, self.action_rng)
         obs = np.empty((horizon + 1, n, self.env.obs_dim), dtype=np.float32)
         action = np.empty((horizon, n, self.env.action_dim), dtype=np.float32)
         obs[0] = self.env.reset()
         for t in range(horizon):
-            seen = torch.from_numpy(obs[t]).to(self.device)
-            action[t] = self.agent.act(seen, skill, self.action_rng).cpu().numpy()
+            action[t] = play(obs[t])
             obs[t + 1] = self.env.step(action[t]).obs
         flat = torch.from_numpy(obs).to(self.device)
         return Batch(
             obs=flat[:-1].flatten(0, 1),
             action=torch.from_numpy(action).to(self.device).flatten(0, 1),
             next_obs=flat[1:].flatten(0, 1),
-            skill=skill.repeat(horizon, 1),
+            skill=skill.to(self.device).repeat(horizon, 1),
         )
 
     def cycle(self) -> Metrics:
@@ -65,9 +65,7 @@ class OnPolicyLearner:
         data = torch.cat(batch, -1)
         sizes = [column.shape[1] for column in batch]
         for rows in shuffled(data, c.epochs, c.minibatches, self.order_rng):
-            part = Batch(*rows.split(sizes, -1))
-            loss, metrics = self.method.loss(part, self.method.embed(part))
-            self.optimizer.descend(loss)
+            metrics = self.method.fit(Batch(*rows.split(sizes, -1)), self.optimizer)
         if not all(bool(torch.isfinite(p).all()) for p in self.method.parameters()):
             raise RunError(f"the representation of {self.method.name} holds NaN or infinity")
         return metrics

@@ -58,6 +58,12 @@ class Method(nn.Module):
         """What each transition is worth, (B,); called without gradient."""
         raise AssertionError(f"{self.name} has no reward")
 
+    def fit(self, batch: Batch, optimizer: Adam) -> Metrics:
+        """One step of the representation; override where the gradient is known without autograd."""
+        loss, metrics = self.loss(batch, self.embed(batch))
+        optimizer.descend(loss)
+        return metrics
+
     def optimizer(self) -> Adam | None:
         """For what the loss trains; None if there is nothing to train."""
         trained = [p for p in self.parameters() if p.requires_grad]

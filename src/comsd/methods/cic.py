@@ -16,9 +16,9 @@ from torch import Tensor
 
 from comsd.config import Setting, setting
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import MLP, PairEncoder
+from comsd.nets import MLP, Adam, PairEncoder
 from comsd.skills import SkillSpace
-from comsd.terms import ParticleEntropy, info_nce, unit
+from comsd.terms import ParticleEntropy, info_nce, info_nce_gradient, unit
 from comsd.types import Batch, Metrics, ObsInfo
 
 CODE = "CIC's code"
@@ -53,20 +53,31 @@ class CIC(Method):
     def __init__(self, config: CICConfig, space: SkillSpace, obs: ObsInfo) -> None:
         super().__init__(config, space, obs)
         self.config = c = config
-        self.g_pair = PairEncoder(obs.dim, c.hidden, space.dim)
+        self.g_pair = PairEncoder(obs, c.hidden, space.dim)
         if c.query == "learned":
             self.g_skill = MLP(space.dim, c.hidden, c.hidden, space.dim)
         self.entropy = ParticleEntropy(c.k, "log1p", "variance")
 
     def embed(self, batch: Batch) -> Features:
-        standard = self.standardise
-        return Features(*self.g_pair(standard(batch.obs), standard(batch.next_obs)))
+        return Features(*self.g_pair(batch.obs, batch.next_obs))
+
+    def pairs(self, batch: Batch, key: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
+        """Skills, trajectories and which belong together, as the contrastive terms take them."""
+        skills, owner = self.space.distinct(batch.skill)
+        if self.config.query == "learned" or not self.space.unit_length:
+            skills = unit(self.g_skill(skills) if self.config.query == "learned" else skills)
+        return skills, key, owner, self.config.temperature
 
     def loss(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
-        skills, owner = self.space.distinct(batch.skill)
-        query = unit(self.g_skill(skills) if self.config.query == "learned" else skills)
-        nce = info_nce(query, features.pair, owner, self.config.temperature)
+        nce = info_nce(*self.pairs(batch, features.pair))
         return nce, {"cic/nce": nce.detach()}
+
+    def fit(self, batch: Batch, optimizer: Adam) -> Metrics:
+        if self.config.query == "learned":
+            return super().fit(batch, optimizer)
+        gradient = lambda key: info_nce_gradient(*self.pairs(batch, key))  # noqa: E731
+        nce = self.g_pair.descend(batch.obs, batch.next_obs, gradient, optimizer)
+        return {"cic/nce": nce}
 
     def reward(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
         reward = self.entropy(features.state)

@@ -21,13 +21,12 @@ from torch import Tensor
 from comsd.config import Setting, setting
 from comsd.errors import InputError
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import MLP, PairEncoder
+from comsd.nets import MLP, Adam, PairEncoder
 from comsd.skills import SkillSpace
-from comsd.terms import ParticleEntropy, dynamic_weight, info_nce, log_q, unit
+from comsd.terms import ParticleEntropy, dynamic_weight, info_nce, info_nce_gradient, log_q, unit
 from comsd.types import Batch, Metrics, ObsInfo
 
 PAPER, ERRATUM = "paper, hyper-parameter table", "paper, Eq. 11 with the clamp's bounds in order"
-PILOT = "measured: with raw coordinates all arms are owned, with f1(tau) they are not"
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class ComSDConfig(MethodConfig):
             "w_low": Setting(0.5, "paper, Sec. V-K"),
             "w_high": Setting(1.0, "paper, Sec. V-K"),
             "query": Setting("identity", "authors' maze code (without the line that zeroes it)"),
-            "knn": Setting("observation", PILOT),
+            "knn": Setting("observation", "measured: with f1(tau) some arms stay unowned"),
             "knn_form": Setting("log", "paper, Eq. 10"),
         },
     }
@@ -89,7 +88,7 @@ class ComSD(Method):
         self.config = c = config
         self.contrasts = c.diversity or (c.exploration and c.knn in ("embedding", "trajectory"))
         if self.contrasts:
-            self.f_pair = PairEncoder(obs.dim, c.hidden, space.dim)
+            self.f_pair = PairEncoder(obs, c.hidden, space.dim)
             if c.query == "learned":
                 self.f_skill = MLP(space.dim, c.hidden, c.hidden, space.dim)
         if c.exploration:
@@ -100,19 +99,26 @@ class ComSD(Method):
     def embed(self, batch: Batch) -> Features:
         if not self.contrasts:
             return Features(None, None)
-        standard = self.standardise
-        return Features(*self.f_pair(standard(batch.obs), standard(batch.next_obs)))
+        return Features(*self.f_pair(batch.obs, batch.next_obs))
 
-    def pairs(self, batch: Batch, features: Features) -> tuple[Tensor, Tensor, Tensor, float]:
+    def pairs(self, batch: Batch, key: Tensor | None) -> tuple[Tensor, Tensor, Tensor, float]:
         """Skills, trajectories and which belong together, as the contrastive terms take them."""
-        assert features.pair is not None
+        assert key is not None
         skills, owner = self.space.distinct(batch.skill)
-        query = unit(self.f_skill(skills) if self.config.query == "learned" else skills)
-        return query, features.pair, owner, self.config.temperature
+        if self.config.query == "learned" or not self.space.unit_length:
+            skills = unit(self.f_skill(skills) if self.config.query == "learned" else skills)
+        return skills, key, owner, self.config.temperature
 
     def loss(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
-        nce = info_nce(*self.pairs(batch, features))  # Eq. 7
+        nce = info_nce(*self.pairs(batch, features.pair))  # Eq. 7
         return nce, {"comsd/nce": nce.detach()}
+
+    def fit(self, batch: Batch, optimizer: Adam) -> Metrics:
+        if self.config.query == "learned":
+            return super().fit(batch, optimizer)
+        gradient = lambda key: info_nce_gradient(*self.pairs(batch, key))  # noqa: E731
+        nce = self.f_pair.descend(batch.obs, batch.next_obs, gradient, optimizer)
+        return {"comsd/nce": nce}
 
     def beta(self, skill: Tensor) -> Tensor:
         c = self.config
@@ -124,26 +130,21 @@ class ComSD(Method):
     def explore(self, batch: Batch, features: Features) -> Tensor:
         if self.config.knn == "frozen-random":
             return self.entropy(self.f_frozen(batch.obs), self.f_frozen(batch.next_obs))
-        h = {
-            "observation": batch.next_obs,
-            "embedding": features.state,
-            "trajectory": features.pair,
-        }[self.config.knn]
+        h = {"observation": batch.next_obs, "embedding": features.state}.get(
+            self.config.knn, features.pair
+        )
         assert h is not None
         return self.entropy(h)  # Eq. 10
 
     def reward(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
-        reward = torch.zeros_like(batch.skill[:, 0])
-        metrics: Metrics = {}
-        if self.config.exploration:
-            r_exp = self.explore(batch, features)
-            reward = reward + r_exp
+        c = self.config
+        reward, metrics = torch.zeros_like(batch.skill[:, 0]), Metrics()
+        if c.exploration:
+            reward += (r_exp := self.explore(batch, features))
             metrics["comsd/r_exp"] = r_exp.mean()
-        if self.config.diversity:
-            log_ratio = log_q(*self.pairs(batch, features))  # Eq. 6
-            r_div = log_ratio.exp() if self.config.diversity_form == "q" else log_ratio  # Eq. 8
-            weighted = self.config.alpha * self.beta(batch.skill) * r_div
-            reward = reward + weighted  # Eq. 12
-            metrics["comsd/r_div"] = r_div.mean()
-            metrics["comsd/r_div_weighted"] = weighted.mean()
+        if c.diversity:
+            log_ratio = log_q(*self.pairs(batch, features.pair))  # Eq. 6
+            r_div = log_ratio.exp() if c.diversity_form == "q" else log_ratio  # Eq. 8
+            reward += (weighted := c.alpha * self.beta(batch.skill) * r_div)  # Eq. 12
+            metrics |= {"comsd/r_div": r_div.mean(), "comsd/r_div_weighted": weighted.mean()}
         return reward, metrics
