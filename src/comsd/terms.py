@@ -52,7 +52,7 @@ def knn_distances(source: Tensor, target: Tensor, k: int) -> Tensor:
     if len(target) < k:
         raise InputError(f"k is too large: {k} neighbours wanted among {len(target)} states")
     if source.device.type == "cpu" and source.shape[1] <= TREE_MAX_DIM:
-        distances, _ = KDTree(target.numpy()).query(source.numpy(), k)
+        distances, _ = KDTree(target.numpy(), leafsize=32).query(source.numpy(), k)
         return torch.from_numpy(distances).to(source.dtype).view(len(source), k)
     centre = target.mean(0)  # small coordinates keep the difference of squares accurate
     source, target = source - centre, target - centre

@@ -72,8 +72,8 @@ def beta_gradients(concentrations: Tensor, log_u: Tensor) -> tuple[Tensor, Tenso
     every = torch.cat([c, c.sum(1, keepdim=True)], 1)  # a, b, a + b
     log_gamma, psi, trigamma = every.lgamma(), every.digamma(), torch.special.polygamma(1, every)
     excess = every - 1
-    log_gamma[:, :2].addcmul_(excess[:, :2], log_u, value=-1)
-    log_density = log_gamma[:, 2].sum(-1) - log_gamma[:, :2].sum((1, 2))
+    log_gamma[:, :2].addcmul_(excess[:, :2], log_u, value=-1).neg_()
+    log_density = log_gamma.sum((1, 2))
     d_density = log_u - psi[:, :2] + psi[:, 2:]
     slopes = excess.mul_(trigamma)
     d_entropy = slopes[:, 2:] - trigamma[:, 2:] - slopes[:, :2]

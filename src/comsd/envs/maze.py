@@ -21,6 +21,8 @@ Cell = tuple[int, int]
 UP, RIGHT, DOWN, LEFT = 0, 1, 2, 3
 SIDES: dict[int, Cell] = {UP: (0, 1), RIGHT: (1, 0), DOWN: (0, -1), LEFT: (-1, 0)}
 
+FORWARD, BACKWARD = np.array([RIGHT, UP]), np.array([LEFT, DOWN])  # sides by axis
+
 REACH = 0.95  # longest move per axis; below 1, so a move crosses at most one edge per axis
 HORIZON = 50
 MARGIN = 0.05  # the start keeps this far from walls
@@ -100,7 +102,7 @@ class Maze:
         edge = centre + towards
         crosses = np.abs(target - centre) > 0.5
         when = np.divide(edge - position, delta, out=np.full_like(delta, np.inf), where=crosses)
-        side = np.where(delta > 0, (RIGHT, UP), (LEFT, DOWN))
+        side = np.where(delta > 0, FORWARD, BACKWARD)
         first = (when[:, 1] < when[:, 0]).astype(np.int64)  # the axis; a tie takes x
         blocked = np.zeros_like(crosses)
         rows = np.arange(len(cell))
@@ -198,6 +200,7 @@ class MazeEnv:
         self.fixed_start = fixed_start
         mean, std = maze.moments
         self.obs_mean, self.obs_std = mean.astype(np.float32), std.astype(np.float32)
+        self.reward = np.zeros(num_envs, dtype=np.float32)  # there is nothing to gain here
         self.rng = np.random.default_rng(seed)
         self.reset()
 
@@ -214,8 +217,7 @@ class MazeEnv:
         delta = REACH * action.astype(np.float64)
         self.position, self.cell = self.maze.move(self.position, self.cell, delta, self.rng)
         self.clock += 1
-        reward = np.zeros(self.num_envs, dtype=np.float32)
-        return Step(self.position.astype(np.float32), reward, self.clock == self.horizon)
+        return Step(self.position.astype(np.float32), self.reward, self.clock == self.horizon)
 
     def state_dict(self) -> dict[str, Any]:
         return {
