@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,6 +59,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         fail("interrupted", 130)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         sys.stderr.close()
+
+
+def called() -> str:
+    """How the user can call this command: by name if it is on the path, else as now."""
+    return "comsd" if shutil.which("comsd") else sys.argv[0]
 
 
 def fail(message: str, code: int) -> NoReturn:
@@ -186,7 +192,7 @@ def pretrain(words: list[str]) -> None:
     run = Run.create(path, config, sources)
     say(f"{s.method} on {s.env}, {run.space}, {s.steps:,} steps, seed {s.seed} -> {path}")
     comsd.resume(path, say)
-    say(f"done; `comsd evaluate {path}` measures and draws the skills")
+    say(f"done; `{called()} evaluate {path}` measures and draws the skills")
 
 
 def config(words: list[str]) -> None:
@@ -248,8 +254,10 @@ def evaluate(words: list[str]) -> None:
     print(f"picture: {result.picture}")
     other = next(name for name in METHODS if name != settings.method)
     again = f"--env {settings.env} --skills {settings.skills} --preset {settings.preset}"
-    print(f"next:    comsd pretrain {other} {again}    # another method, same conditions")
-    print(f"         comsd config {settings.method} --env {settings.env}    # what can be changed")
+    print(f"next:    {called()} pretrain {other} {again}    # another method")
+    print(
+        f"         {called()} config {settings.method} --env {settings.env}    # what can be changed"
+    )
 
 
 # --- what there is --------------------------------------------------------------------------------
