@@ -254,10 +254,8 @@ def evaluate(words: list[str]) -> None:
     print(f"picture: {result.picture}")
     other = next(name for name in METHODS if name != settings.method)
     again = f"--env {settings.env} --skills {settings.skills} --preset {settings.preset}"
-    print(f"next:    {called()} pretrain {other} {again}    # another method")
-    print(
-        f"         {called()} config {settings.method} --env {settings.env}    # what can be changed"
-    )
+    print(f"next:    {called()} pretrain {other} {again}  # another method")
+    print(f"         {called()} config {settings.method} --env {settings.env}  # all settings")
 
 
 # --- what there is --------------------------------------------------------------------------------
