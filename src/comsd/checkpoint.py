@@ -4,6 +4,9 @@ A state is a tree of dicts and lists whose leaves are tensors, arrays and JSON v
 of each top-level branch go to one safetensors file, so that the agent can be read alone; the rest
 goes to `state.json` together with the checksum of every file. A checkpoint is written beside its
 place, flushed to disk and then renamed; the one before it is deleted only after that.
+
+What never changes once it is written, such as the rows of a replay, is a `Piece`: a file of its
+own under `pieces/` that later checkpoints refer to instead of writing it again.
 """
 
 from __future__ import annotations
@@ -24,9 +27,60 @@ from torch import Tensor
 
 from comsd.errors import RunError
 
-FORMAT = 1
+FORMAT = 2
 KEEP = 2
 MANIFEST = "state.json"
+PIECES = "pieces"
+
+
+class Piece:
+    """Tensors that are written once; after that only their name and checksum are needed."""
+
+    def __init__(
+        self,
+        name: str,
+        span: tuple[int, int],
+        tensors: dict[str, Tensor] | None,
+        checksum: str | None = None,
+    ) -> None:
+        self.name, self.span, self.tensors, self.checksum = name, span, tensors, checksum
+
+    def take(self, name: str) -> Tensor:
+        assert self.tensors is not None, f"{self.name} has been dropped"
+        return self.tensors[name]
+
+    def drop(self) -> None:
+        """Forget the content: it is on disk."""
+        self.tensors = None
+
+    def write(self, folder: Path) -> None:
+        if self.checksum is not None:
+            return
+        assert self.tensors is not None
+        folder.mkdir(exist_ok=True)
+        flat: dict[str, Tensor] = {}
+        pack(self.tensors, self.name, flat)
+        content = encode(flat)
+        aside = folder / f".tmp-{self.name}"
+        write_file(aside, content)
+        aside.rename(self.file(folder))
+        self.checksum = hashlib.sha256(content).hexdigest()
+        self.drop()
+
+    def read(self, folder: Path) -> None:
+        content = checked(self.file(folder), self.checksum)
+        self.tensors = {path.rpartition("/")[2]: t for path, t in decode(content).items()}
+
+    def file(self, folder: Path) -> Path:
+        return folder / f"{self.name}.safetensors"
+
+
+def checked(file: Path, checksum: str | None) -> bytes:
+    """The content of a file, if it is what was written."""
+    content = file.read_bytes()
+    if hashlib.sha256(content).hexdigest() != checksum:
+        raise RunError(f"{file} is damaged: its checksum does not match")
+    return content
 
 
 def pack(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
@@ -42,12 +96,33 @@ def pack(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
             raise RunError(f"not saved: {path.lstrip('/')} holds NaN or infinity")
         tensors[path] = tensor
         return {"$" + kind: path}
+    if isinstance(tree, Piece):
+        return {"$piece": tree.name, "span": list(tree.span), "checksum": tree.checksum}
     return tree
 
 
-def unpack(tree: Any, tensors: dict[str, Tensor]) -> Any:
-    """The inverse of `pack`."""
+def pieces_of(tree: Any) -> list[Piece]:
+    """All pieces in a state."""
+    if isinstance(tree, Piece):
+        return [tree]
+    parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else []
+    return [piece for part in parts for piece in pieces_of(part)]
+
+
+def names_of(tree: Any) -> set[str]:
+    """The names of all pieces in a packed state."""
     if isinstance(tree, dict):
+        own = {tree["$piece"]} if "$piece" in tree else set[str]()
+        return own.union(*map(names_of, tree.values()))
+    return set[str]().union(*map(names_of, tree)) if isinstance(tree, list) else set()
+
+
+def unpack(tree: Any, tensors: dict[str, Tensor]) -> Any:
+    """The inverse of `pack`; the content of pieces is still to be read."""
+    if isinstance(tree, dict):
+        if "$piece" in tree:
+            first, last = tree["span"]
+            return Piece(tree["$piece"], (first, last), None, tree["checksum"])
         if "$tensor" in tree:
             return tensors[tree["$tensor"]]
         if "$array" in tree:
@@ -96,6 +171,8 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
     place, aside = folder / f"{step:012d}", folder / f".tmp-{step}"
     aside.mkdir()
     try:
+        for piece in pieces_of(state):
+            piece.write(folder / PIECES)
         tree, files = {}, {}
         for branch, value in state.items():
             tensors: dict[str, Tensor] = {}
@@ -117,7 +194,22 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
     ahead = [path for path in found(folder) if path > place]  # damaged: they were passed over
     for old in [*ahead, *behind[: 1 - KEEP]]:
         shutil.rmtree(old, ignore_errors=True)
+    drop_pieces(folder)
     return place
+
+
+def drop_pieces(folder: Path) -> None:
+    """Delete the pieces that no checkpoint refers to."""
+    if not (folder / PIECES).is_dir():
+        return
+    try:
+        manifests = [json.loads((place / MANIFEST).read_text()) for place in found(folder)]
+    except (OSError, ValueError):  # a damaged manifest may refer to any of them
+        return
+    used = names_of([manifest.get("state") for manifest in manifests])
+    for file in (folder / PIECES).iterdir():
+        if file.name.removesuffix(".safetensors") not in used:
+            file.unlink(missing_ok=True)
 
 
 def found(folder: Path) -> list[Path]:
@@ -139,10 +231,12 @@ def read(place: Path, branches: list[str] | None = None) -> dict[str, Any]:
             if not branch.isidentifier():
                 raise RunError(f"{place / MANIFEST} names a file that is none of its own")
             file = place / f"{branch}.safetensors"
-            content = file.read_bytes()
-            if hashlib.sha256(content).hexdigest() != manifest["files"][file.name]:
-                raise RunError(f"{file} is damaged: its checksum does not match")
+            content = checked(file, manifest["files"][file.name])
             state[branch] = unpack(manifest["state"][branch], decode(content))
+        for piece in pieces_of(state):
+            if Path(piece.name).name != piece.name:
+                raise RunError(f"{place / MANIFEST} names a file that is none of its own")
+            piece.read(place.parent / PIECES)
         return state
     except OSError as error:
         raise RunError(f"{error.filename} cannot be read: {error.strerror}") from None

@@ -275,7 +275,8 @@ def envs(words: list[str]) -> None:
     table = Table("environment", "skills", "presets", "what it is", box=box.SIMPLE)
     for name, spec in ENVS.items():
         presets = ", ".join(f"{p} {v['run.steps'].value:,}" for p, v in spec.presets.items())
-        table.add_row(name, f"{spec.skills.value} {spec.space.value}", presets, spec.summary)
+        skills = f"{spec.values['run.skills'].value} {spec.values['run.space'].value}"
+        table.add_row(name, skills, presets, spec.summary)
     show(table)
 
 

@@ -1,8 +1,8 @@
 """Settings: frozen dataclasses whose every field carries its meaning, its range and its source.
 
-A value comes from, later wins: the field's default · the method's values for the family of
-environments · the preset · an explicit flag. `resolve` puts them together and remembers where
-each came from, which is what `comsd config` prints.
+A value comes from, later wins: the field's default · the environment's values · the method's
+values for this kind of environment · the preset · an explicit flag. `resolve` puts them together
+and remembers where each came from, which is what `comsd config` prints.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class RunSettings(Settings):
     method: str = setting("comsd", "the method; `comsd methods` lists them", "default")
     env: str = setting("maze-tree", "the environment; `comsd envs` lists them", "default")
     preset: Literal["paper", "lite", "smoke"] = setting(
-        "paper", "paper: its full length; lite: shorter; smoke: seconds", "paper"
+        "paper", "paper: as published; lite: for one CPU core; smoke: seconds", "paper"
     )
     space: Literal["one-hot", "box", "sphere"] = setting("one-hot", "kind of skill space", "paper")
     skills: int = setting(10, "number of skills, or of dimensions of the skill", "paper", low=2)
@@ -160,10 +160,10 @@ def resolve(
     spec = choose("env", env, ENVS)
     preset_values = choose("preset", preset, spec.presets)
 
-    layers: dict[str, Setting] = {}
-    layers |= {"run.space": spec.space, "run.skills": spec.skills}
-    tuned = method_class.config_class.tuned.get(spec.family, {})
-    layers |= {f"method.{name}": value for name, value in tuned.items()}
+    layers: dict[str, Setting] = dict(spec.values)
+    for group in spec.families:
+        tuned = method_class.config_class.tuned.get(group, {})
+        layers |= {k if "." in k else f"method.{k}": value for k, value in tuned.items()}
     layers |= preset_values
     layers |= {f"run.{k}": Setting(v, "you") for k, v in (("method", method), ("env", env))}
     layers["run.preset"] = Setting(preset, "you")

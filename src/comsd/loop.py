@@ -102,12 +102,12 @@ def advance(
     def due(every: int) -> bool:
         return done or before // every != learner.steps // every
 
-    if due(settings.log_every):
-        values = {name: float(value) for name, value in metrics.items()}
+    if metrics and due(settings.log_every):
+        values = {name: float(value) for name, value in (metrics | learner.health()).items()}
         run.metrics.append({"step": learner.steps, **values, "seconds": round(seconds(), 2)})
         progress.show(values)
     if due(settings.evaluate_every):
-        figures = look.measure(learner.agent)
+        figures = look.follow(learner.agent, learner.method)
         run.evaluations.append({"step": learner.steps, **figures})
         progress.show(figures)
     if due(settings.checkpoint_every) and not done:

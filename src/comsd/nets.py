@@ -10,18 +10,27 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from comsd.types import ObsInfo
 
-relu_backward = torch.ops.aten.threshold_backward.grad_input  # the in-place form
+relu_backward = torch.ops.aten.threshold_backward.grad_input  # the in-place forms
+tanh_backward = torch.ops.aten.tanh_backward.grad_input
+layer_norm = torch.native_layer_norm
+layer_norm_backward = torch.ops.aten.native_layer_norm_backward
+
+Init = Literal["orthogonal", "uniform"]
 
 
 class Scratch:
     """Memory of one forward and backward pass through an MLP."""
+
+    norm: tuple[Tensor, Tensor, Tensor]  # normalised first layer: its input, 1 / std and output
+    mean: Tensor
 
     def __init__(self, net: MLP, rows: int) -> None:
         like = net.flat.detach()
@@ -35,7 +44,7 @@ class Scratch:
         ]
         self.grad += [torch.empty_like(hidden) for hidden in self.hidden[-1:]]
         self.flat_grad = torch.empty_like(like)
-        self.layer_grads = net.views(self.flat_grad)
+        self.layer_grads, self.norm_grads = net.views(self.flat_grad)
 
 
 class _MLPNode(torch.autograd.Function):
@@ -46,14 +55,15 @@ class _MLPNode(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         if ctx.scratch is None:  # the activations have been overwritten
             raise RuntimeError("backward through an MLP runs once per forward pass")
         scratch, ctx.scratch = ctx.scratch, None
-        below = ctx.net.run_back(grads[0], scratch)
-        grad_x = below @ ctx.net.layers[0][0] if ctx.needs_input_grad[0] else None
+        wants_x, wants_weights = ctx.needs_input_grad[:2]
+        below = ctx.net.run_back(grads[0], scratch, weights=wants_weights)
+        grad_x = below @ ctx.net.layers[0][0] if wants_x else None
         ctx.net.give_back(scratch)
-        return grad_x, scratch.flat_grad.clone(), None
+        return grad_x, scratch.flat_grad.clone() if wants_weights else None, None
 
 
 def layer_grad(grad: Tensor, below: Tensor, out: tuple[Tensor, Tensor]) -> None:
@@ -61,25 +71,57 @@ def layer_grad(grad: Tensor, below: Tensor, out: tuple[Tensor, Tensor]) -> None:
     torch.sum(grad, 0, out=out[1])
 
 
+def initial(shape: tuple[int, int], init: Init, blocks: int) -> list[Tensor]:
+    """Weight and bias of a linear layer whose outputs fall into independent blocks."""
+    fan_out, fan_in = shape
+    if init == "uniform":
+        layer = nn.Linear(fan_in, fan_out)
+        return [layer.weight.detach(), layer.bias.detach()]
+    part = torch.empty(fan_out // blocks, fan_in)
+    return [
+        torch.cat([nn.init.orthogonal_(part.clone()) for _ in range(blocks)]),
+        part.new_zeros(fan_out),
+    ]
+
+
 class MLP(nn.Module):
-    """Linear layers with ReLU between; `mlp(x)` for x of shape (rows, sizes[0])."""
+    """Linear layers with ReLU between; `mlp(x)` for x of shape (rows, sizes[0]).
+
+    norm:  the first layer is followed by LayerNorm and tanh instead of ReLU
+    heads: that many networks of the given sizes which share their first layer; (rows, heads * out)
+    """
 
     flat: nn.Parameter
 
-    def __init__(self, *sizes: int) -> None:
+    def __init__(
+        self, *sizes: int, init: Init = "orthogonal", norm: bool = False, heads: int = 1
+    ) -> None:
         super().__init__()
-        self.shapes = list(zip(sizes[1:], sizes[:-1], strict=True))
-        self.sizes = [n for out, fan_in in self.shapes for n in (out * fan_in, out)]
-        linears = [nn.Linear(fan_in, fan_out) for fan_out, fan_in in self.shapes]
-        parts = [p.detach().flatten() for layer in linears for p in (layer.weight, layer.bias)]
-        self.flat = nn.Parameter(torch.cat(parts))
+        self.norm, self.heads = norm, heads
+        fan_in, shared, *rest = sizes
+        widths = [shared, *(heads * width for width in rest)]
+        self.shapes = list(zip(widths, [fan_in, *widths[:-1]], strict=True))
+        self.sizes = [n for out, below in self.shapes for n in (out * below, out)]
+        self.sizes += [shared, shared] if norm else []
+        parts = []
+        for i, shape in enumerate(self.shapes):
+            parts += initial(shape, init, heads if i else 1)
+        parts += [torch.ones(shared), torch.zeros(shared)] if norm else []
+        self.flat = nn.Parameter(torch.cat([part.flatten() for part in parts]))
+        mask = None if heads == 1 else block_mask(self.shapes[-1], heads, self.flat)
+        self.register_buffer("mask", mask, persistent=False)
         self.take_views()
+        if self.mask is not None:
+            self.layers[-1][0].mul_(self.mask)
         self.register_load_state_dict_post_hook(lambda net, _: net.take_views())
 
-    def views(self, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """(weight, bias) of each layer, as views into a flat vector."""
+    mask: Tensor | None  # of the last layer's weights: what belongs to each head
+
+    def views(self, flat: Tensor) -> tuple[list[tuple[Tensor, Tensor]], list[Tensor]]:
+        """(weight, bias) of each layer, and of the norm if there is one: views into a vector."""
         parts = flat.split(self.sizes)
-        return [(parts[2 * i].view(shape), parts[2 * i + 1]) for i, shape in enumerate(self.shapes)]
+        layers = [(parts[2 * i].view(s), parts[2 * i + 1]) for i, s in enumerate(self.shapes)]
+        return layers, list(parts[2 * len(layers) :])
 
     def _apply(self, fn: Any, recurse: bool = True) -> MLP:
         super()._apply(fn, recurse)  # .to(device) may move the parameter: take new views
@@ -87,14 +129,23 @@ class MLP(nn.Module):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> MLP:
-        twin = MLP(self.shapes[0][1], *(out for out, _ in self.shapes))
+        twin = MLP.__new__(MLP)
+        nn.Module.__init__(twin)
+        twin.norm, twin.heads, twin.shapes, twin.sizes = (
+            self.norm,
+            self.heads,
+            self.shapes,
+            self.sizes,
+        )
         twin.flat = copy.deepcopy(self.flat, memo)
+        twin.register_buffer("mask", self.mask, persistent=False)
         twin.take_views()
+        twin.register_load_state_dict_post_hook(lambda net, _: net.take_views())
         memo[id(self)] = twin
         return twin
 
     def take_views(self) -> None:
-        self.layers = self.views(self.flat.detach())
+        self.layers, self.norm_views = self.views(self.flat.detach())
         self.transposed = [(weight.t(), bias) for weight, bias in self.layers]
         self.free: dict[int, list[Scratch]] = {}  # by number of rows
 
@@ -109,28 +160,79 @@ class MLP(nn.Module):
         """The output, and what `run_back` needs; give that back afterwards."""
         scratch = self.borrow(len(x))
         scratch.x = x
-        for hidden, (weight, bias) in zip(scratch.hidden, self.transposed, strict=False):
-            x = torch.addmm(bias, x, weight, out=hidden).relu_()
+        for i, hidden in enumerate(scratch.hidden):
+            weight, bias = self.transposed[i]
+            x = torch.addmm(bias, x, weight, out=hidden)
+            if i == 0 and self.norm:
+                y, mean, rstd = layer_norm(x, (x.shape[1],), *self.norm_views, 1e-5)
+                x = y.tanh_()
+                scratch.norm, scratch.mean = (hidden, rstd, x), mean
+            else:
+                x.relu_()
         weight, bias = self.transposed[-1]
         return torch.addmm(bias, x, weight), scratch
 
-    def run_back(self, grad: Tensor, scratch: Scratch) -> Tensor:
+    def run_back(self, grad: Tensor, scratch: Scratch, weights: bool = True) -> Tensor:
         """Fills `scratch.flat_grad`; returns the gradient at the first layer's output."""
-        for i in range(len(self.layers) - 1, 0, -1):
-            below, into = scratch.hidden[i - 1], scratch.grad[i - 1]
-            layer_grad(grad, below, scratch.layer_grads[i])
-            torch.mm(grad, self.layers[i][0], out=into)
-            grad = relu_backward(into, below, 0, grad_input=into)
-        layer_grad(grad, scratch.x, scratch.layer_grads[0])
+        for i in range(len(self.layers) - 1, -1, -1):
+            normed = self.norm and i == 1
+            below = scratch.x if i == 0 else scratch.norm[2] if normed else scratch.hidden[i - 1]
+            if weights:
+                layer_grad(grad, below, scratch.layer_grads[i])
+                if self.mask is not None and i == len(self.layers) - 1:
+                    scratch.layer_grads[i][0].mul_(self.mask)
+            if i == 0:
+                break
+            into = torch.mm(grad, self.layers[i][0], out=scratch.grad[i - 1])
+            if normed:
+                grad = self.back_through_norm(into, scratch, weights)
+            else:
+                grad = relu_backward(into, below, 0, grad_input=into)
         return grad
 
-    def forward(self, x: Tensor) -> Tensor:
-        if torch.is_grad_enabled() and (self.flat.requires_grad or x.requires_grad):
-            return _MLPNode.apply(x, self.flat, self)  # pyright: ignore[reportReturnType]
+    def back_through_norm(self, grad: Tensor, scratch: Scratch, weights: bool) -> Tensor:
+        x, rstd, y = scratch.norm
+        tanh_backward(grad, y, grad_input=grad)
+        wanted = [True, weights, weights]
+        into, *parts = layer_norm_backward(
+            grad, x, (x.shape[1],), scratch.mean, rstd, *self.norm_views, wanted
+        )
+        for mine, part in zip(scratch.norm_grads, parts, strict=True):
+            if weights:
+                mine.copy_(part)
+        return into
+
+    def plain(self, x: Tensor, flat: Tensor) -> Tensor:
+        """The same network in ordinary operations, for torch.compile to take apart."""
+        layers, norm = self.views(flat)
+        last = len(layers) - 1
+        for i, (weight, bias) in enumerate(layers):
+            if i == last and self.mask is not None:
+                weight = weight * self.mask
+            x = F.linear(x, weight, bias)
+            if i == 0 and norm:
+                x = F.layer_norm(x, (x.shape[1],), *norm).tanh()
+            elif i < last:
+                x = x.relu()
+        return x
+
+    def forward(self, x: Tensor, *, frozen: bool = False) -> Tensor:
+        """frozen: no gradient for the weights, only for x."""
+        flat = self.flat.detach() if frozen else self.flat
+        if torch.compiler.is_compiling():
+            return self.plain(x, flat)
+        if torch.is_grad_enabled() and (flat.requires_grad or x.requires_grad):
+            return _MLPNode.apply(x, flat, self)  # pyright: ignore[reportReturnType]
         with torch.no_grad():
             y, scratch = self.run(x)
         self.give_back(scratch)
         return y
+
+
+def block_mask(shape: tuple[int, int], blocks: int, like: Tensor) -> Tensor:
+    """Ones where output and input belong to the same block."""
+    ones = like.detach().new_ones(shape[0] // blocks, shape[1] // blocks)
+    return torch.block_diag(*[ones] * blocks)
 
 
 class _PairNode(torch.autograd.Function):
@@ -160,17 +262,20 @@ class PairEncoder(nn.Module):
     The trajectory encoder of CIC and what builds on it.
     """
 
-    def __init__(self, obs: ObsInfo, hidden: int, dim: int) -> None:
+    def __init__(self, obs: ObsInfo, hidden: int, dim: int, *, init: Init = "orthogonal") -> None:
         super().__init__()
         self.dim = dim
         self.inputs = Standardise(obs.mean, obs.std)
-        self.state = MLP(obs.dim, hidden, hidden, dim)
-        self.pair = MLP(2 * dim, hidden, hidden, dim)
+        self.state = MLP(obs.dim, hidden, hidden, dim, init=init)
+        self.pair = MLP(2 * dim, hidden, hidden, dim, init=init)
 
     def forward(self, obs: Tensor, next_obs: Tensor) -> tuple[Tensor, Tensor]:
         """Embeddings of s' and of (s, s'), each (B, dim). Observations get no gradient."""
         both = self.interleave(obs, next_obs)
-        if torch.is_grad_enabled():
+        if torch.compiler.is_compiling():
+            states = self.state(both).view(len(obs), -1)
+            pair = self.pair(states)
+        elif torch.is_grad_enabled():
             weights = self.state.flat, self.pair.flat
             states, pair = _PairNode.apply(both, *weights, self)  # pyright: ignore
         else:

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 LINE_EVERY = 10.0  # seconds between lines when there is no terminal
+REFRESH = 0.2  # seconds between looks
 
 
 class Progress:
@@ -21,6 +22,7 @@ class Progress:
         self.total, self.start, self.step, self.report = total, start, start, report
         self.figures: dict[str, float] = {}
         self.began = self.last_line = time.monotonic()
+        self.last_shown = 0.0
         self.bar: Bar | None = None
         if sys.stderr.isatty():
             from rich.console import Console
@@ -50,6 +52,9 @@ class Progress:
     def advance(self, step: int) -> None:
         self.step = step
         now = time.monotonic()
+        if now - self.last_shown < REFRESH and step < self.total:
+            return
+        self.last_shown = now
         rate = (step - self.start) / max(now - self.began, 1e-9)
         speed = f"{rate:,.0f} steps/s"
         text = "  ".join(

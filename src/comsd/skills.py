@@ -43,12 +43,12 @@ class SkillSpace(ABC):
     def decode(self, u: Tensor) -> Tensor:
         """[-1, 1]^dim -> skill: what a controller's action means as a skill."""
 
-    def distinct(self, skill: Tensor) -> tuple[Tensor, Tensor]:
-        """(skills, owner) with skill = owner @ skills and one-hot rows of owner, (n, skills).
-
-        Finite spaces list each of their skills once.
+    def distinct(self, skill: Tensor) -> tuple[Tensor, Tensor | None]:
+        """(skills, owner): finite spaces list each of their skills once, and `owner`, one-hot
+        rows of shape (n, skills), says which is whose: skill = owner @ skills. Elsewhere every
+        row is its own skill and there is no owner.
         """
-        return skill, torch.eye(len(skill), device=skill.device)
+        return skill, None
 
     def direction(self, skill: Tensor) -> Tensor:
         """The skill as a direction to move along; finite spaces centre it."""

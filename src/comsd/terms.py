@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 import torch
 from scipy.spatial import KDTree
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from comsd.errors import InputError
 from comsd.nets import with_gradient
+from comsd.types import Metrics
 
 TREE_MAX_DIM = 16  # beyond it a k-d tree degenerates to a slow linear scan
 
@@ -54,11 +57,37 @@ def knn_distances(source: Tensor, target: Tensor, k: int) -> Tensor:
     if source.device.type == "cpu" and source.shape[1] <= TREE_MAX_DIM:
         distances, _ = KDTree(target.numpy(), leafsize=32).query(source.numpy(), k)
         return torch.from_numpy(distances).to(source.dtype).view(len(source), k)
+    same = source is target
     centre = target.mean(0)  # small coordinates keep the difference of squares accurate
-    source, target = source - centre, target - centre
-    squares = target.square().sum(-1) - 2 * source @ target.T  # (B, N), row constant left out
-    nearest = target[squares.topk(k, largest=False).indices]  # (B, k, d)
-    return (source[:, None] - nearest).norm(dim=-1).sort(-1).values  # free of cancellation
+    target = target - centre
+    source = target if same else source - centre
+    norms = target.square().sum(-1)
+    own = norms if same else source.square().sum(-1)
+    squares = torch.addmm(norms, source, target.T, alpha=-2).add_(own[:, None])  # (B, N)
+    if same:
+        squares.fill_diagonal_(0)
+    if squares.device.type == "cpu":  # several times faster than torch's partial sort
+        table = squares.numpy()
+        table.partition(k - 1, 1)
+        nearest = torch.from_numpy(np.sort(table[:, :k], 1))
+    else:
+        nearest = squares.topk(k, largest=False).values
+    return nearest.clamp_min_(0).sqrt_()
+
+
+def retrieval(scores: Tensor, skill: Tensor) -> Tensor:
+    """Share of rows whose skill fits a transition of that same skill best; scores (B, B)."""
+    found = skill[scores.argmax(1)]
+    return (found == skill).all(-1).float().mean()
+
+
+def by_tercile(name: str, flag: Tensor, values: Tensor) -> Metrics:
+    """Means of the values where the flag is low, middle and high."""
+    third = (flag * 3).long().clamp(0, 2)
+    return {
+        f"{name}_{label}": values[third == i].mean() if bool((third == i).any()) else values.mean()
+        for i, label in enumerate(("low", "mid", "high"))
+    }
 
 
 class ParticleEntropy(nn.Module):
@@ -91,27 +120,32 @@ class ParticleEntropy(nn.Module):
                 distances = knn_distances(source, target, self.k)
             return (distances + self.FLOOR).log().mean(-1)
         distances = knn_distances(source, source if target is None else target, self.k)
-        self.moments.update(distances)
+        if self.training or not self.moments.count:
+            self.moments.update(distances)
         scale = getattr(self.moments, self.scale).to(distances.dtype)
         return (distances / scale - self.CLIP).clamp_min(0).mean(-1).log1p()
 
 
-def log_q(query: Tensor, key: Tensor, owner: Tensor, temperature: float) -> Tensor:
+def log_q(query: Tensor, key: Tensor, owner: Tensor | None, temperature: float) -> Tensor:
     """log q of every key with its own query (Eq. 6), (N,): cosine over temperature.
 
     query (Q, d): a unit vector per distinct skill; key (N, d): of any length; owner (N, Q):
-    one-hot rows that say which query each key belongs to.
+    one-hot rows that say which query each key belongs to, or None if each has its own.
     """
-    return ((owner @ query) * unit(key)).sum(-1) / temperature
+    own = query if owner is None else owner @ query
+    return (own * unit(key)).sum(-1) / temperature
 
 
-def info_nce(query: Tensor, key: Tensor, owner: Tensor, temperature: float) -> Tensor:
+def info_nce(query: Tensor, key: Tensor, owner: Tensor | None, temperature: float) -> Tensor:
     """Mean contrastive loss (Eq. 7, negated), a scalar; arguments as for `log_q`.
 
     For key i the positive is its own query and the negatives are the keys of other queries, so
     several keys of one skill are never each other's negatives. With K discrete skills the table
     is (N, K), with N distinct skills (N, N). The temperature must be at least 0.03 in float32.
     """
+    if owner is None:
+        table = query @ unit(key).T / temperature  # (N, N): a row per skill
+        return F.cross_entropy(table, torch.arange(len(key), device=key.device))
     with torch.no_grad():
         loss, key_grad, query_grad = info_nce_gradient(query, key, owner, temperature)
     return with_gradient(loss, (key, key_grad), (query, query_grad))

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from comsd.agents.base import AgentConfig
+from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.agents.ppo import PPO, PPOConfig
 from comsd.envs.base import Env
 from comsd.learners.base import Learner
+from comsd.learners.off_policy import OffPolicyLearner
 from comsd.learners.on_policy import OnPolicyLearner
 from comsd.methods import Method
 from comsd.skills import SkillSpace
@@ -25,6 +27,9 @@ class AgentKind:
     learner: Callable[[Env, Any, Method, np.random.SeedSequence], Learner]
 
 
-AGENTS: dict[str, AgentKind] = {"ppo": AgentKind(PPOConfig, PPO, OnPolicyLearner)}
+AGENTS: dict[str, AgentKind] = {
+    "ppo": AgentKind(PPOConfig, PPO, OnPolicyLearner),
+    "ddpg": AgentKind(DDPGConfig, DDPG, OffPolicyLearner),
+}
 
 __all__ = ["AGENTS", "AgentConfig", "AgentKind"]

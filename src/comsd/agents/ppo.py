@@ -131,8 +131,8 @@ class PPO(nn.Module):
         skill = torch.ones(space.dim, device=obs.mean.device)
         mean = torch.cat([obs.mean, space.mean * skill])
         self.inputs = Standardise(mean, torch.cat([obs.std, space.std * skill]))
-        self.policy = MLP(len(mean), config.hidden, config.hidden, 2 * actions)
-        self.value = MLP(len(mean), config.hidden, config.hidden, 1)
+        self.policy = MLP(len(mean), config.hidden, config.hidden, 2 * actions, init="uniform")
+        self.value = MLP(len(mean), config.hidden, config.hidden, 1, init="uniform")
         self.reward_scale = RewardScale()
         weights = [*self.policy.parameters(), *self.value.parameters()]
         self.optimizer = Adam(weights, config.lr, config.adam_eps)

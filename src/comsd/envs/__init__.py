@@ -4,42 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
-from comsd.config import Setting
+from comsd.config import Setting, choose
 from comsd.envs.base import Env, Step
 from comsd.envs.maze import HORIZON, MAZES, MazeEnv
+from comsd.envs.mujoco import Robot, RobotEnv
+from comsd.envs.robots import ROBOTS
 
 
 @dataclass(frozen=True)
 class EnvSpec:
     name: str
-    family: str  # methods keep tuned values per family
+    families: tuple[str, ...]  # from general to special; methods keep tuned values for each
     summary: str
     make: Callable[[int, int], Env]  # (number of environments, seed)
     agent: str  # what learns here
-    space: Setting  # kind of skill space that methods use here by default
-    skills: Setting
+    values: dict[str, Setting]  # settings that are other here than by default
     presets: dict[str, dict[str, Setting]]
 
+
+def settings(source: str, **values: object) -> dict[str, Setting]:
+    """Settings with one source; `run__steps` stands for `run.steps`."""
+    return {name.replace("__", "."): Setting(value, source) for name, value in values.items()}
+
+
+# --- mazes ----------------------------------------------------------------------------------------
 
 CYCLE = 50 * HORIZON  # environment steps of one PPO cycle at the default number of environments
 
 MAZE_PRESETS: dict[str, dict[str, Setting]] = {
-    "paper": {
-        "run.steps": Setting(2500 * CYCLE, "authors' maze code: 50 epochs of 50 cycles"),
-    },
-    "lite": {
-        "run.steps": Setting(500 * CYCLE, "measured: results/maze shows what 2500 cycles add"),
-    },
-    "smoke": {
-        "run.steps": Setting(4 * 10 * HORIZON, "a few seconds, for tests"),
-        "run.evaluate_every": Setting(2 * 10 * HORIZON, "a few seconds, for tests"),
-        "run.log_every": Setting(10 * HORIZON, "a few seconds, for tests"),
-        "run.checkpoint_every": Setting(2 * 10 * HORIZON, "a few seconds, for tests"),
-        "run.rollouts": Setting(5, "a few seconds, for tests"),
-        "agent.envs": Setting(10, "a few seconds, for tests"),
-        "agent.minibatches": Setting(2, "a few seconds, for tests"),
-    },
+    "paper": settings("authors' maze code: 50 epochs of 50 cycles", run__steps=2500 * CYCLE),
+    "lite": settings("measured: results/maze shows what 2500 cycles add", run__steps=500 * CYCLE),
+    "smoke": settings(
+        "a few seconds, for tests",
+        run__steps=4 * 10 * HORIZON,
+        run__evaluate_every=2 * 10 * HORIZON,
+        run__log_every=10 * HORIZON,
+        run__checkpoint_every=2 * 10 * HORIZON,
+        run__rollouts=5,
+        agent__envs=10,
+        agent__minibatches=2,
+    ),
 }
 
 
@@ -47,16 +53,77 @@ def _maze_spec(name: str) -> EnvSpec:
     maze = MAZES[name]
     return EnvSpec(
         name=f"maze-{name}",
-        family="maze",
+        families=("maze",),
         summary=f"2-D maze of EDL: cells {len(maze.cells)}, dead ends {len(maze.arms)}",
         make=lambda num_envs, seed: MazeEnv(maze, num_envs, seed),
         agent="ppo",
-        space=Setting("one-hot", "paper, Sec. V-K"),
-        skills=Setting(10, "paper, Sec. V-K"),
+        values=settings("paper, Sec. V-K", run__space="one-hot", run__skills=10)
+        | settings("torch's default, as in the authors' maze code", method__init="uniform"),
         presets=MAZE_PRESETS,
     )
 
 
-ENVS: dict[str, EnvSpec] = {spec.name: spec for spec in map(_maze_spec, MAZES)}
+# --- robots ---------------------------------------------------------------------------------------
 
-__all__ = ["ENVS", "Env", "EnvSpec", "Step"]
+PILOT = "for one CPU core; docs/robots.md says what it shows"
+
+ROBOT_PRESETS: dict[str, dict[str, Setting]] = {
+    "paper": settings("paper, hyper-parameter table", run__steps=2_000_000),
+    "lite": settings(
+        PILOT,
+        run__steps=300_000,
+        method__hidden=256,
+        agent__hidden=256,
+        agent__batch_size=256,
+        agent__update_every=4,
+    ),
+    "smoke": settings(
+        "a few seconds, for tests",
+        run__steps=1200,
+        run__log_every=200,
+        run__evaluate_every=600,
+        run__checkpoint_every=400,
+        run__rollouts=1,
+        method__hidden=32,
+        agent__hidden=32,
+        agent__batch_size=32,
+        agent__update_every=4,
+        agent__random_steps=200,
+        agent__replay=1000,
+    ),
+}
+
+
+@cache
+def robot(name: str) -> Robot:
+    return ROBOTS[name]()
+
+
+def _robot_spec(name: str) -> EnvSpec:
+    return EnvSpec(
+        name=name,
+        families=("robots", name),
+        summary=f"{name.title()} of the DeepMind Control Suite, reward-free",
+        make=lambda num_envs, seed: RobotEnv(robot(name), None, range(seed, seed + num_envs)),
+        agent="ddpg",
+        values=settings("paper, hyper-parameter table", run__space="box", run__skills=64)
+        | settings("ours", run__log_every=2000, run__evaluate_every=25_000)
+        | settings("ours", run__checkpoint_every=10_000, run__rollouts=6),
+        presets=ROBOT_PRESETS,
+    )
+
+
+ENVS: dict[str, EnvSpec] = {
+    spec.name: spec for spec in (*map(_maze_spec, MAZES), *map(_robot_spec, ROBOTS))
+}
+
+
+def make_task(name: str, num_envs: int = 1, seed: int = 0) -> RobotEnv:
+    """A robot with a task's reward, such as `walker_run`."""
+    domain, _, task = name.partition("_")
+    tasks = [f"{r}_{t}" for r in ROBOTS for t in (robot(r).tasks if r == domain else ())]
+    choose("task", name, dict.fromkeys(tasks or [f"{r}_..." for r in ROBOTS]))
+    return RobotEnv(robot(domain), task, range(seed, seed + num_envs))
+
+
+__all__ = ["ENVS", "Env", "EnvSpec", "Step", "make_task"]

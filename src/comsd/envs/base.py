@@ -14,7 +14,7 @@ class Step(NamedTuple):
     """What `num_envs` environments answer to one action each."""
 
     obs: Array  # (N, O)
-    reward: Array  # (N,)  the task's reward; zeros where there is no task
+    reward: NDArray[np.floating]  # (N,)  the task's reward; zeros where there is no task
     last: bool  # the episodes end here, all together, by time limit
 
 

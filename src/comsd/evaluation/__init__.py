@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING
 
 from comsd.evaluation.base import Evaluator
 from comsd.evaluation.maze import MazeEvaluator
+from comsd.evaluation.robots import RobotEvaluator
 
 if TYPE_CHECKING:
     from comsd.run import Run
 
-EVALUATORS: dict[str, Callable[[Run], Evaluator]] = {"maze": MazeEvaluator}
+EVALUATORS: dict[str, Callable[[Run], Evaluator]] = {
+    "maze": MazeEvaluator,
+    "robots": RobotEvaluator,
+}
 
 
 def evaluator(run: Run) -> Evaluator:
-    return EVALUATORS[run.spec.family](run)
+    return EVALUATORS[run.spec.families[0]](run)
 
 
 __all__ = ["EVALUATORS", "Evaluator", "evaluator"]

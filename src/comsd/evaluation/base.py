@@ -7,6 +7,7 @@ from typing import ClassVar, Protocol
 from matplotlib.axes import Axes
 
 from comsd.learners.base import Policy
+from comsd.methods.base import Method
 
 
 class Evaluator(Protocol):
@@ -15,6 +16,10 @@ class Evaluator(Protocol):
     meanings: ClassVar[dict[str, str]]  # of every metric
     headline: ClassVar[dict[str, str]]  # short names of the few metrics that progress shows
     bounds: dict[str, float]  # what stands for a published claim here; may be empty
+
+    def follow(self, policy: Policy, method: Method) -> dict[str, float]:
+        """The metrics to keep an eye on in training; few enough to cost little."""
+        ...
 
     def measure(self, policy: Policy | None, **options: bool) -> dict[str, float]:
         """The metrics of a policy, or of random actions if there is none."""

@@ -20,6 +20,7 @@ from scipy.stats import entropy
 
 from comsd.envs.maze import MAZES, Maze, MazeEnv
 from comsd.learners.base import Policy
+from comsd.methods.base import Method
 from comsd.skills import SkillSpace
 
 if TYPE_CHECKING:
@@ -186,6 +187,9 @@ class MazeEvaluator:
         self.seed = int(run.seeds()[3].generate_state(1)[0])  # apart from all training
         named = run.spec.name == "maze-tree" and settings.space == "one-hot"
         self.bounds = CLAIMS.get(settings.skills, {}) if named else {}
+
+    def follow(self, policy: Policy, method: Method) -> dict[str, float]:
+        return self.measure(policy)
 
     def measure(self, policy: Policy | None, **options: bool) -> dict[str, float]:
         paths = rollouts(self.maze, policy, self.space, self.per_skill, self.seed, **options)

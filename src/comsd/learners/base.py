@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor
 
+from comsd.envs.base import Array
+from comsd.methods.base import Method
 from comsd.types import Metrics
 
 
@@ -14,6 +17,10 @@ class Policy(Protocol):
     """Acts for a skill; with a generator it samples, without one it takes the mean."""
 
     def act(self, obs: Tensor, skill: Tensor, rng: np.random.Generator | None = None) -> Tensor: ...
+
+    def player(self, skill: Tensor, rng: np.random.Generator | None) -> Callable[[Array], Array]:
+        """The same for one skill per environment that stays: from observations to actions."""
+        ...
 
 
 class Learner(Protocol):
@@ -24,8 +31,18 @@ class Learner(Protocol):
     @property
     def agent(self) -> Policy: ...
 
+    @property
+    def method(self) -> Method: ...
+
     def cycle(self) -> Metrics:
-        """Gather and learn once; may raise RunError if a number is not finite."""
+        """Gather and learn once; may raise RunError if a number is not finite.
+
+        Nothing is returned before learning begins.
+        """
+        ...
+
+    def health(self) -> Metrics:
+        """More figures for the log, apart from training."""
         ...
 
     def state_dict(self) -> dict[str, Any]:

@@ -34,16 +34,19 @@ class OnPolicyLearner:
         play = self.agent.player(skill, self.action_rng)
         obs = np.empty((horizon + 1, n, self.env.obs_dim), dtype=np.float32)
         action = np.empty((horizon, n, self.env.action_dim), dtype=np.float32)
+        reward = np.empty((horizon, n), dtype=np.float32)
         obs[0] = self.env.reset()
         for t in range(horizon):
             action[t] = play(obs[t])
-            obs[t + 1] = self.env.step(action[t]).obs
+            obs[t + 1], reward[t], _ = self.env.step(action[t])
         flat = torch.from_numpy(obs).to(self.device)
         return Batch(
             obs=flat[:-1].flatten(0, 1),
             action=torch.from_numpy(action).to(self.device).flatten(0, 1),
             next_obs=flat[1:].flatten(0, 1),
             skill=skill.to(self.device).repeat(horizon, 1),
+            reward=torch.from_numpy(reward).to(self.device).flatten(),
+            discount=torch.full((horizon * n,), self.agent.config.discount, device=self.device),
         )
 
     def cycle(self) -> Metrics:
@@ -62,13 +65,19 @@ class OnPolicyLearner:
         if self.optimizer is None:
             return metrics
         c = self.agent.config
-        data = torch.cat(batch, -1)
-        sizes = [column.shape[1] for column in batch]
+        *matrices, reward, discount = batch
+        data = torch.cat([*matrices, reward[:, None], discount[:, None]], -1)
+        sizes = [matrix.shape[1] for matrix in matrices]
         for rows in shuffled(data, c.epochs, c.minibatches, self.order_rng):
-            metrics = self.method.fit(Batch(*rows.split(sizes, -1)), self.optimizer)
+            *columns, reward, discount = rows.split([*sizes, 1, 1], -1)
+            minibatch = Batch(*columns, reward[:, 0], discount[:, 0])
+            metrics = self.method.fit(minibatch, self.optimizer)
         if not all(bool(torch.isfinite(p).all()) for p in self.method.parameters()):
             raise RunError(f"the representation of {self.method.name} holds NaN or infinity")
         return metrics
+
+    def health(self) -> Metrics:
+        return {}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything the future depends on, by branch."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from comsd.config import Setting, Settings, setting
-from comsd.nets import Adam, Standardise
+from comsd.nets import Adam, Init, Standardise
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.types import Batch, Metrics, ObsInfo
 
@@ -26,9 +26,13 @@ class MethodConfig(Settings):
         1024, "width of the hidden layers", "CIC's code, which the paper follows", low=1
     )
     lr: float = setting(1e-4, "learning rate of the representation", "paper, table", above=0)
+    init: Init = setting("orthogonal", "initial weights of the representation", "URLB's code")
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {}
-    """Per family of environments: values that differ from the defaults, each with its source."""
+    """Per kind of environment: values that differ from the defaults, each with its source.
+
+    Names with a dot are settings outside the method, such as `run.skills` or `agent.hold`.
+    """
 
 
 class Method(nn.Module):
@@ -68,6 +72,25 @@ class Method(nn.Module):
         """For what the loss trains; None if there is nothing to train."""
         trained = [p for p in self.parameters() if p.requires_grad]
         return Adam(trained, self.lr) if trained else None
+
+    def learn(self, batch: Batch, optimizer: Adam | None) -> tuple[Tensor, Metrics]:
+        """One step of the representation, and the rewards (B,) from the same forward pass."""
+        features = self.embed(batch)
+        with torch.no_grad():
+            reward, metrics = self.reward(batch, features)
+        if optimizer is not None:
+            loss, parts = self.loss(batch, features)
+            optimizer.descend(loss)
+            metrics |= parts
+        return reward, metrics
+
+    def scores(self, batch: Batch) -> Tensor | None:
+        """(B, B): how well the skill of row i fits the transition of row j, if the method says."""
+        return None
+
+    def health(self, batch: Batch) -> Metrics:
+        """Figures for the log that are not needed to learn; called in eval mode."""
+        return {}
 
     @torch.no_grad()
     def rewards(self, batch: Batch) -> tuple[Tensor, Metrics]:

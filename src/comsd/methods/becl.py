@@ -63,7 +63,7 @@ class BeCL(Method):
     def __init__(self, config: BeCLConfig, space: SkillSpace, obs: ObsInfo) -> None:
         super().__init__(config, space, obs)
         self.config = config
-        self.f = MLP(obs.dim, config.hidden, config.hidden, space.dim)
+        self.f = MLP(obs.dim, config.hidden, config.hidden, space.dim, init=config.init)
 
     def embed(self, batch: Batch) -> Features:
         f = unit(self.f(self.standardise(batch.next_obs)))

@@ -10,15 +10,16 @@ V is the running variance of the distances. Departures: docs/methods/cic.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar
 
 from torch import Tensor
 
 from comsd.config import Setting, setting
+from comsd.contrast import Contrast, Contrasted, Query
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import MLP, Adam, PairEncoder
+from comsd.nets import Adam
 from comsd.skills import SkillSpace
-from comsd.terms import ParticleEntropy, info_nce, info_nce_gradient, unit
+from comsd.terms import ParticleEntropy, by_tercile
 from comsd.types import Batch, Metrics, ObsInfo
 
 CODE = "CIC's code"
@@ -28,7 +29,7 @@ CODE = "CIC's code"
 class CICConfig(MethodConfig):
     temperature: float = setting(0.5, "temperature T", CODE, low=0.03)
     k: int = setting(16, "nearest neighbours, the point itself among them", CODE, low=2)
-    query: Literal["learned", "identity"] = setting("learned", "g_z: a network or z itself", CODE)
+    query: Query = setting("learned", "g_z: a network or z itself", CODE)
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
@@ -39,11 +40,6 @@ class CICConfig(MethodConfig):
     }
 
 
-class Features(NamedTuple):
-    state: Tensor  # g_s(s')
-    pair: Tensor  # g_p(tau)
-
-
 class CIC(Method):
     name = "cic"
     paper = "Laskin et al. 2022, contrastive intrinsic control"
@@ -52,33 +48,28 @@ class CIC(Method):
 
     def __init__(self, config: CICConfig, space: SkillSpace, obs: ObsInfo) -> None:
         super().__init__(config, space, obs)
-        self.config = c = config
-        self.g_pair = PairEncoder(obs, c.hidden, space.dim)
-        if c.query == "learned":
-            self.g_skill = MLP(space.dim, c.hidden, c.hidden, space.dim)
+        c = config
+        form = {"temperature": c.temperature, "query": c.query, "init": c.init}
+        self.contrast = Contrast(obs, space, c.hidden, **form)  # g_s, g_p, g_z
         self.entropy = ParticleEntropy(c.k, "log1p", "variance")
 
-    def embed(self, batch: Batch) -> Features:
-        return Features(*self.g_pair(batch.obs, batch.next_obs))
+    def embed(self, batch: Batch) -> Contrasted:
+        return self.contrast(batch)
 
-    def pairs(self, batch: Batch, key: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
-        """Skills, trajectories and which belong together, as the contrastive terms take them."""
-        skills, owner = self.space.distinct(batch.skill)
-        if self.config.query == "learned" or not self.space.unit_length:
-            skills = unit(self.g_skill(skills) if self.config.query == "learned" else skills)
-        return skills, key, owner, self.config.temperature
-
-    def loss(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
-        nce = info_nce(*self.pairs(batch, features.pair))
+    def loss(self, batch: Batch, features: Contrasted) -> tuple[Tensor, Metrics]:
+        nce = self.contrast.loss(features)
         return nce, {"cic/nce": nce.detach()}
 
     def fit(self, batch: Batch, optimizer: Adam) -> Metrics:
-        if self.config.query == "learned":
-            return super().fit(batch, optimizer)
-        gradient = lambda key: info_nce_gradient(*self.pairs(batch, key))  # noqa: E731
-        nce = self.g_pair.descend(batch.obs, batch.next_obs, gradient, optimizer)
-        return {"cic/nce": nce}
+        return {"cic/nce": self.contrast.descend(batch, optimizer)}
 
-    def reward(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
+    def reward(self, batch: Batch, features: Contrasted) -> tuple[Tensor, Metrics]:
         reward = self.entropy(features.state)
-        return reward, {"cic/variance": self.entropy.moments.variance}
+        return reward, {"cic/r_exp": reward.mean(), "cic/variance": self.entropy.moments.variance}
+
+    def scores(self, batch: Batch) -> Tensor:
+        return self.contrast.scores(self.embed(batch))
+
+    def health(self, batch: Batch) -> Metrics:
+        reward = self.entropy(self.embed(batch).state)
+        return by_tercile("cic/r_exp", self.space.flag(batch.skill), reward)

@@ -13,20 +13,22 @@ tau is the pair (s, s'). Departures from the paper and their reasons: docs/metho
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from comsd.config import Setting, setting
+from comsd.contrast import Contrast, Contrasted, Query
 from comsd.errors import InputError
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import MLP, Adam, PairEncoder
+from comsd.nets import MLP, Adam
 from comsd.skills import SkillSpace
-from comsd.terms import ParticleEntropy, dynamic_weight, info_nce, info_nce_gradient, log_q, unit
+from comsd.terms import ParticleEntropy, by_tercile, dynamic_weight
 from comsd.types import Batch, Metrics, ObsInfo
 
 PAPER, ERRATUM = "paper, hyper-parameter table", "paper, Eq. 11 with the clamp's bounds in order"
+NARROW = {"f_low": Setting(1 / 3, PAPER), "f_high": Setting(2 / 3, PAPER)}
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class ComSDConfig(MethodConfig):
     diversity: bool = setting(True, "use the diversity reward (Eq. 8); off: ablation", PAPER)
     diversity_form: Literal["q", "log-q"] = setting("q", "r_div is q or log q", "paper, Eq. 8")
     exploration: bool = setting(True, "use the exploration reward (Eq. 10); off: ablation", PAPER)
-    query: Literal["learned", "identity"] = setting("learned", "f2: a network or z itself", PAPER)
+    query: Query = setting("learned", "f2: a network or z itself", PAPER)
     k: int = setting(16, "nearest neighbours", "CIC's code", low=2)
     knn: Literal["embedding", "trajectory", "observation", "frozen-random"] = setting(
         "embedding",
@@ -70,12 +72,10 @@ class ComSDConfig(MethodConfig):
             "knn": Setting("observation", "measured: with f1(tau) some arms stay unowned"),
             "knn_form": Setting("log", "paper, Eq. 10"),
         },
+        "quadruped": {"alpha": Setting(1e-3, PAPER)},
+        "hopper": {"alpha": Setting(1.25, PAPER), **NARROW},
+        "cheetah": {"alpha": Setting(1.0, PAPER), **NARROW},
     }
-
-
-class Features(NamedTuple):
-    state: Tensor | None  # embedding of s'
-    pair: Tensor | None  # f1(tau)
 
 
 class ComSD(Method):
@@ -88,37 +88,23 @@ class ComSD(Method):
         self.config = c = config
         self.contrasts = c.diversity or (c.exploration and c.knn in ("embedding", "trajectory"))
         if self.contrasts:
-            self.f_pair = PairEncoder(obs, c.hidden, space.dim)
-            if c.query == "learned":
-                self.f_skill = MLP(space.dim, c.hidden, c.hidden, space.dim)
+            form = {"temperature": c.temperature, "query": c.query, "init": c.init}
+            self.contrast = Contrast(obs, space, c.hidden, **form)  # Eq. 6, 7
         if c.exploration:
             self.entropy = ParticleEntropy(c.k, c.knn_form, c.knn_scale)
             if c.knn == "frozen-random":
-                self.f_frozen = MLP(obs.dim, c.hidden, c.hidden, space.dim).requires_grad_(False)
+                frozen = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
+                self.f_frozen = frozen.requires_grad_(False)
 
-    def embed(self, batch: Batch) -> Features:
-        if not self.contrasts:
-            return Features(None, None)
-        return Features(*self.f_pair(batch.obs, batch.next_obs))
+    def embed(self, batch: Batch) -> Contrasted | None:
+        return self.contrast(batch) if self.contrasts else None
 
-    def pairs(self, batch: Batch, key: Tensor | None) -> tuple[Tensor, Tensor, Tensor, float]:
-        """Skills, trajectories and which belong together, as the contrastive terms take them."""
-        assert key is not None
-        skills, owner = self.space.distinct(batch.skill)
-        if self.config.query == "learned" or not self.space.unit_length:
-            skills = unit(self.f_skill(skills) if self.config.query == "learned" else skills)
-        return skills, key, owner, self.config.temperature
-
-    def loss(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
-        nce = info_nce(*self.pairs(batch, features.pair))  # Eq. 7
+    def loss(self, batch: Batch, features: Contrasted) -> tuple[Tensor, Metrics]:
+        nce = self.contrast.loss(features)
         return nce, {"comsd/nce": nce.detach()}
 
     def fit(self, batch: Batch, optimizer: Adam) -> Metrics:
-        if self.config.query == "learned":
-            return super().fit(batch, optimizer)
-        gradient = lambda key: info_nce_gradient(*self.pairs(batch, key))  # noqa: E731
-        nce = self.f_pair.descend(batch.obs, batch.next_obs, gradient, optimizer)
-        return {"comsd/nce": nce}
+        return {"comsd/nce": self.contrast.descend(batch, optimizer)}
 
     def beta(self, skill: Tensor) -> Tensor:
         c = self.config
@@ -127,24 +113,38 @@ class ComSD(Method):
         flag = self.space.flag(skill)
         return dynamic_weight(flag, (c.w_low, c.w_high), (c.f_low, c.f_high))  # Eq. 11
 
-    def explore(self, batch: Batch, features: Features) -> Tensor:
+    def explore(self, batch: Batch, features: Contrasted | None) -> Tensor:
         if self.config.knn == "frozen-random":
             return self.entropy(self.f_frozen(batch.obs), self.f_frozen(batch.next_obs))
-        h = {"observation": batch.next_obs, "embedding": features.state}.get(
-            self.config.knn, features.pair
-        )
-        assert h is not None
-        return self.entropy(h)  # Eq. 10
+        if self.config.knn == "observation":
+            return self.entropy(batch.next_obs)
+        assert features is not None
+        return self.entropy(features.state if self.config.knn == "embedding" else features.key)
 
-    def reward(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
-        c = self.config
-        reward, metrics = torch.zeros_like(batch.skill[:, 0]), Metrics()
+    def terms(self, batch: Batch, features: Contrasted | None) -> dict[str, Tensor]:
+        """What the reward is made of, each (B,)."""
+        c, terms = self.config, dict[str, Tensor]()
         if c.exploration:
-            reward += (r_exp := self.explore(batch, features))
-            metrics["comsd/r_exp"] = r_exp.mean()
+            terms["r_exp"] = self.explore(batch, features)  # Eq. 10
         if c.diversity:
-            log_ratio = log_q(*self.pairs(batch, features.pair))  # Eq. 6
-            r_div = log_ratio.exp() if c.diversity_form == "q" else log_ratio  # Eq. 8
-            reward += (weighted := c.alpha * self.beta(batch.skill) * r_div)  # Eq. 12
-            metrics |= {"comsd/r_div": r_div.mean(), "comsd/r_div_weighted": weighted.mean()}
+            assert features is not None
+            log_q = self.contrast.log_q(features)
+            terms["r_div"] = log_q.exp() if c.diversity_form == "q" else log_q  # Eq. 8
+            terms["r_div_weighted"] = c.alpha * self.beta(batch.skill) * terms["r_div"]
+        return terms
+
+    def reward(self, batch: Batch, features: Contrasted | None) -> tuple[Tensor, Metrics]:
+        terms = self.terms(batch, features)
+        parts = [terms[name] for name in ("r_exp", "r_div_weighted") if name in terms]
+        reward = torch.stack(parts).sum(0)  # Eq. 12
+        metrics = {f"comsd/{name}": value.mean() for name, value in terms.items()}
         return reward, metrics
+
+    def scores(self, batch: Batch) -> Tensor | None:
+        return self.contrast.scores(self.contrast(batch)) if self.contrasts else None
+
+    def health(self, batch: Batch) -> Metrics:
+        flag, metrics = self.space.flag(batch.skill), Metrics()
+        for name, value in self.terms(batch, self.embed(batch)).items():
+            metrics |= by_tercile(f"comsd/{name}", flag, value)
+        return metrics

@@ -41,7 +41,8 @@ class DADS(Method):
 
     def __init__(self, config: DADSConfig, space: SkillSpace, obs: ObsInfo) -> None:
         super().__init__(config, space, obs)
-        self.mu = MLP(space.dim, config.hidden, config.hidden, obs.dim)  # standardised units
+        widths = space.dim, config.hidden, config.hidden, obs.dim
+        self.mu = MLP(*widths, init=config.init)  # standardised units
 
     def embed(self, batch: Batch) -> Tensor:
         """Squared distances of s' to the point of every skill, (B, K)."""

@@ -38,10 +38,14 @@ class DIAYN(Method):
 
     def __init__(self, config: DIAYNConfig, space: SkillSpace, obs: ObsInfo) -> None:
         super().__init__(config, space, obs)
-        self.classifier = MLP(obs.dim, config.hidden, config.hidden, space.dim)
+        widths = obs.dim, config.hidden, config.hidden, space.dim
+        self.classifier = MLP(*widths, init=config.init)
 
     def embed(self, batch: Batch) -> Tensor:
         return self.classifier(self.standardise(batch.next_obs))  # logits
+
+    def scores(self, batch: Batch) -> Tensor:
+        return batch.skill @ self.embed(batch).log_softmax(-1).T
 
     def loss(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
         loss = F.cross_entropy(features, batch.skill)

@@ -1,0 +1,134 @@
+"""DDPG (Lillicrap et al. 2016) as in DrQ-v2 and URLB, for skill-conditioned off-policy learning.
+
+actor    [s, z]    -> H, LayerNorm, tanh -> H, ReLU -> tanh = mu
+critic   [s, z, a] -> H, LayerNorm, tanh -> twice: H, ReLU -> Q
+target   y = r + d * min(Q1', Q2')(s', z, a'),    a' = mu(s', z) + clipped noise
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from comsd.agents.base import AgentConfig
+from comsd.config import setting
+from comsd.envs.base import Array
+from comsd.nets import MLP, Adam
+from comsd.skills import SkillSpace
+from comsd.types import Batch, Metrics, ObsInfo
+
+PAPER, CODE = "paper, hyper-parameter table", "URLB's code, which the paper follows"
+EDGE = 1 - 1e-6  # actions stay this far inside [-1, 1]
+
+
+@dataclass(frozen=True)
+class DDPGConfig(AgentConfig):
+    hidden: int = setting(1024, "width of the hidden layers of actor and critic", PAPER, low=1)
+    lr: float = setting(1e-4, "learning rate of actor and critic", PAPER, above=0)
+    batch_size: int = setting(1024, "transitions per update", PAPER, low=2)
+    replay: int = setting(1_000_000, "transitions kept", PAPER, low=1)
+    n_step: int = setting(3, "steps from s to s' in a sampled transition", PAPER, low=1)
+    one_skill: bool = setting(False, "sample no window in which the skill changes", CODE)
+    discount: float = setting(0.99, "gamma", PAPER, low=0, high=1)
+    hold: int = setting(50, "steps for which a skill is held, per episode anew", PAPER, low=1)
+    random_steps: int = setting(4000, "first steps, of random actions, no learning", PAPER, low=0)
+    update_every: int = setting(2, "environment steps per update", PAPER, low=1)
+    noise: float = setting(0.2, "standard deviation of the exploration noise", PAPER, low=0)
+    noise_clip: float = setting(0.3, "bound of the noise in the losses", PAPER, low=0)
+    target_ema: float = setting(0.01, "share of the critic in its target, per update", PAPER, low=0)
+    compile: bool = setting(False, "torch.compile the losses; needs a C++ compiler", "this library")
+
+
+class DDPG(nn.Module):
+    """A deterministic skill-conditioned policy, its twin critic, and how they learn."""
+
+    def __init__(self, config: DDPGConfig, space: SkillSpace, obs: ObsInfo, actions: int) -> None:
+        super().__init__()
+        self.config, self.obs_dim = config, obs.dim
+        seen, h = obs.dim + space.dim, config.hidden
+        self.actor = MLP(seen, h, h, actions, norm=True)
+        self.critic = MLP(seen + actions, h, h, 1, norm=True, heads=2)
+        self.target = copy.deepcopy(self.critic).requires_grad_(False)
+        self.actor_optimizer = Adam(self.actor.parameters(), config.lr)
+        self.critic_optimizer = Adam(self.critic.parameters(), config.lr)
+
+    @property
+    def device(self) -> torch.device:
+        return self.actor.flat.device
+
+    # --- acting -------------------------------------------------------------------------------
+
+    def act(self, obs: Tensor, skill: Tensor, rng: np.random.Generator | None = None) -> Tensor:
+        """Actions (N, A) in [-1, 1]; without a generator the mean action."""
+        return torch.from_numpy(self.player(skill, rng)(obs.cpu().numpy())).to(self.device)
+
+    def player(self, skill: Tensor, rng: np.random.Generator | None) -> Callable[[Array], Array]:
+        """`act` for one skill per environment that stays: from observations to actions."""
+        x = torch.cat([torch.zeros(len(skill), self.obs_dim), skill.cpu()], -1)
+        seen = x[:, : self.obs_dim].numpy()
+
+        @torch.no_grad()
+        def play(obs: Array) -> Array:
+            seen[:] = obs
+            mean = self.actor(x.to(self.device)).tanh_().cpu().numpy()
+            if rng is None:
+                return mean
+            noise = rng.standard_normal(mean.shape, dtype=np.float32)
+            return np.clip(mean + self.config.noise * noise, -EDGE, EDGE)
+
+        return play
+
+    # --- learning -----------------------------------------------------------------------------
+
+    def update(self, batch: Batch, reward: Tensor, generator: torch.Generator) -> Metrics:
+        """One step of critic, actor and target, for rewards (B,)."""
+        x = torch.cat([batch.obs, batch.skill], -1)
+        next_x = torch.cat([batch.next_obs, batch.skill], -1)
+        now, then = self.smoothing(2, batch.action, generator)
+
+        y = self.bootstrap(next_x, then, reward, batch.discount)
+        critic_loss, q = self.critic_loss(torch.cat([x, batch.action], -1), y)
+        self.critic_optimizer.descend(critic_loss)
+
+        actor_loss = self.actor_loss(x, now)
+        self.actor_optimizer.descend(actor_loss)
+
+        self.target.flat.detach().lerp_(self.critic.flat.detach(), self.config.target_ema)
+        return {
+            "ddpg/reward": reward.mean(),
+            "ddpg/q": q,
+            "ddpg/critic_loss": critic_loss.detach(),
+            "ddpg/actor_loss": actor_loss.detach(),
+        }
+
+    def smoothing(self, n: int, like: Tensor, generator: torch.Generator) -> Tensor:
+        """Clipped noise for the actions inside the losses, (n, B, A)."""
+        noise = torch.empty(n, *like.shape, device=like.device).normal_(generator=generator)
+        bound = self.config.noise_clip
+        return noise.mul_(self.config.noise).clamp_(-bound, bound)
+
+    def smooth_action(self, x: Tensor, noise: Tensor) -> Tensor:
+        """mu + noise, held inside the range; the gradient passes as if it were not held."""
+        action = self.actor(x).tanh() + noise
+        return action + (action.clamp(-EDGE, EDGE) - action).detach()
+
+    @torch.no_grad()
+    def bootstrap(self, next_x: Tensor, noise: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
+        action = self.smooth_action(next_x, noise)
+        q = self.target(torch.cat([next_x, action], -1))  # (B, 2)
+        return reward + discount * q.amin(-1)
+
+    def critic_loss(self, x_action: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        q = self.critic(x_action)  # (B, 2)
+        return 2 * F.mse_loss(q, y[:, None].expand_as(q)), q.detach().mean()
+
+    def actor_loss(self, x: Tensor, noise: Tensor) -> Tensor:
+        action = self.smooth_action(x, noise)
+        q = self.critic(torch.cat([x, action], -1), frozen=True)
+        return -q.amin(-1).mean()

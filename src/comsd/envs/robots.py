@@ -1,0 +1,211 @@
+"""Walker, Quadruped, Hopper and Cheetah with the sixteen tasks of the paper.
+
+Seven tasks are the DeepMind Control Suite's, nine are URLB's. All rewards lie in [0, 1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import mujoco
+import numpy as np
+
+from comsd.envs.mujoco import Doubles, Readings, Robot, random_joints
+
+XX, XZ, ZZ = 0, 2, 8  # entries of a rotation matrix, row by row
+
+
+def rises_to(goal: float, x: Doubles, margin: float, at_margin: float) -> Doubles:
+    """1 from `goal` on; below, a line that is `at_margin` at goal - margin, never under 0."""
+    line = 1 - (goal - x) / margin * (1 - at_margin)
+    return np.minimum(np.maximum(line, 0), 1)
+
+
+class Planar(Robot):
+    """Moves in the x-z plane; its speed and its spin are those of the whole body."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.torso = self.body("torso")
+        self.velocity = self.sensor("torso_subtreelinvel")
+
+    def speed(self, x: Readings) -> Doubles:
+        return x["sensordata"][:, self.velocity]
+
+    def spin(self, x: Readings) -> Doubles:
+        """Angular momentum about the centre of mass, positive when rolling forwards."""
+        return x["subtree_angmom"][:, self.torso, 1]
+
+
+class Walker(Planar):
+    name = "walker"
+    substeps = 10
+    fields = ("qvel", "xmat", "xpos", "sensordata", "subtree_angmom")
+
+    def __init__(self) -> None:
+        super().__init__()
+        bodies = range(1, self.model.nbody)  # all but the world
+        self.orientations = [9 * body + entry for body in bodies for entry in (XX, XZ)]
+        self.tasks = {
+            "stand": self.stand,
+            "walk": lambda x: self.moving(x, rises_to(1, self.speed(x), 0.5, 0.5)),
+            "run": lambda x: self.moving(x, rises_to(8, self.speed(x), 4, 0.5)),
+            "flip": lambda x: self.moving(x, rises_to(5, self.spin(x), 5, 0)),
+        }
+
+    def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
+        random_joints(self.model, data, rng)
+
+    def observe(self, x: Readings) -> list[Doubles]:
+        xmat = x["xmat"]
+        orientations = xmat.reshape(len(xmat), -1).take(self.orientations, 1)
+        return [orientations, x["xpos"][:, self.torso, 2:], x["qvel"]]
+
+    def stand(self, x: Readings) -> Doubles:
+        below = (1.2 - x["xpos"][:, self.torso, 2]) / 0.6
+        steepness = np.sqrt(-2 * np.log(0.1))  # a Gaussian that is 0.1 at the margin
+        # float_power rounds as the suite's squares of scalars do; x * x may differ in the last bit.
+        bell = np.exp(-0.5 * np.float_power(below * steepness, 2))
+        standing = np.where(below <= 0, 1, bell)
+        upright = (1 + x["xmat"][:, self.torso, ZZ]) / 2
+        return (3 * standing + upright) / 4
+
+    def moving(self, x: Readings, move: Doubles) -> Doubles:
+        return self.stand(x) * (5 * move + 1) / 6
+
+
+class Hopper(Planar):
+    name = "hopper"
+    substeps = 4
+    fields = ("qpos", "qvel", "xipos", "sensordata", "subtree_angmom")
+    floor = ("floor", 100)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.foot = self.body("foot")
+        self.touch = [self.sensor("touch_toe"), self.sensor("touch_heel")]
+        self.tasks = {
+            "hop": lambda x: self.standing(x) * rises_to(2, self.speed(x), 1, 0.5),
+            "flip": lambda x: self.standing(x) * rises_to(5, self.spin(x), 5, 0),
+            "hop_backward": lambda x: self.standing(x) * rises_to(2, -self.speed(x), 1, 0.5),
+            "flip_backward": lambda x: self.standing(x) * rises_to(5, -self.spin(x), 5, 0),
+        }
+
+    def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
+        random_joints(self.model, data, rng)
+
+    def observe(self, x: Readings) -> list[Doubles]:
+        touch = np.log1p(x["sensordata"].take(self.touch, 1))
+        return [x["qpos"][:, 1:], x["qvel"], touch]
+
+    def standing(self, x: Readings) -> Doubles:
+        height = x["xipos"][:, self.torso, 2] - x["xipos"][:, self.foot, 2]
+        return ((height >= 0.6) & (height <= 2)).astype(np.float64)
+
+
+class Cheetah(Planar):
+    name = "cheetah"
+    substeps = 1
+    fields = ("qpos", "qvel", "sensordata", "subtree_angmom")
+    floor = ("ground", 200)
+    SETTLE = 200  # physics steps before an episode
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tasks = {
+            "run": lambda x: rises_to(10, self.speed(x), 10, 0),
+            "flip": lambda x: rises_to(5, self.spin(x), 5, 0),
+            "run_backward": lambda x: rises_to(10, -self.speed(x), 10, 0),
+            "flip_backward": lambda x: rises_to(5, -self.spin(x), 5, 0),
+        }
+
+    def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
+        limited = self.model.jnt_limited == 1
+        low, high = self.model.jnt_range[limited].T
+        data.qpos[limited] = rng.uniform(low, high)
+        mujoco.mj_step2(self.model, data)
+        mujoco.mj_step(self.model, data, self.SETTLE - 1)
+        mujoco.mj_step1(self.model, data)
+        data.time = 0
+
+    def observe(self, x: Readings) -> list[Doubles]:
+        return [x["qpos"][:, 1:], x["qvel"]]
+
+
+class Quadruped(Robot):
+    name = "quadruped"
+    substeps = 4
+    fields = ("qpos", "qvel", "act", "xmat", "sensordata")
+    floor = ("floor", 100)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.torso = self.body("torso")
+        kinds = mujoco.mjtSensor
+        self.imu = self.numbers(kinds.mjSENS_ACCELEROMETER, kinds.mjSENS_GYRO)
+        self.toes = self.numbers(kinds.mjSENS_FORCE, kinds.mjSENS_TORQUE)
+        self.velocity = self.numbers(kinds.mjSENS_VELOCIMETER)
+        self.centre = self.sensor("center_of_mass")
+        hinges = self.model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE.value
+        self.angles, self.rates = self.model.jnt_qposadr[hinges], self.model.jnt_dofadr[hinges]
+        self.tasks = {
+            "stand": self.upright,
+            "walk": lambda x: self.upright(x) * rises_to(0.5, self.speed(x), 0.5, 0.5),
+            "run": lambda x: self.upright(x) * rises_to(5, self.speed(x), 5, 0.5),
+            "jump": lambda x: self.upright(x) * rises_to(1, self.height(x), 1, 0.5),
+        }
+
+    def edit(self, spec: mujoco.MjSpec) -> None:
+        """Leave out what other tasks of the suite need: walls, ball, target, terrain, range."""
+        for name in ("wall_px", "wall_py", "wall_nx", "wall_ny", "terrain"):
+            spec.delete(spec.geom(name))
+        spec.delete(spec.body("ball"))
+        spec.delete(spec.site("target"))
+        for sensor in list(spec.sensors):
+            if sensor.type == mujoco.mjtSensor.mjSENS_RANGEFINDER:
+                spec.delete(sensor)
+
+    def numbers(self, *kinds: mujoco.mjtSensor) -> list[int]:
+        """Where the readings of all sensors of these kinds stand, in the model's order."""
+        wanted = [kind.value for kind in kinds]
+        found = np.flatnonzero(np.isin(self.model.sensor_type, wanted))
+        spans = zip(self.model.sensor_adr[found], self.model.sensor_dim[found], strict=True)
+        return [int(n) for start, size in spans for n in range(start, start + size)]
+
+    def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
+        """Any orientation, just high enough above the floor to touch nothing."""
+        orientation = rng.randn(4)
+        orientation /= np.linalg.norm(orientation)
+        height = 0.0
+        while True:
+            self.reset(data)
+            data.qpos[:3] = 0, 0, height
+            data.qpos[3:7] = orientation
+            self.rest(data)
+            if data.ncon == 0:
+                return
+            height += 0.01
+
+    def observe(self, x: Readings) -> list[Doubles]:
+        sensed = x["sensordata"]
+        return [
+            x["qpos"].take(self.angles, 1),
+            x["qvel"].take(self.rates, 1),
+            x["act"],
+            sensed.take(self.velocity, 1),
+            x["xmat"][:, self.torso, ZZ:],
+            sensed.take(self.imu, 1),
+            np.arcsinh(sensed.take(self.toes, 1)),
+        ]
+
+    def speed(self, x: Readings) -> Doubles:
+        return x["sensordata"][:, self.velocity[0]]
+
+    def height(self, x: Readings) -> Doubles:
+        return x["sensordata"][:, self.centre + 2]
+
+    def upright(self, x: Readings) -> Doubles:
+        return rises_to(1, x["xmat"][:, self.torso, ZZ], 2, 0)
+
+
+ROBOTS: dict[str, Callable[[], Robot]] = {r.name: r for r in (Walker, Quadruped, Hopper, Cheetah)}

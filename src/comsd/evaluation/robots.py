@@ -1,0 +1,219 @@
+"""What a robot's skills do, without rewards: how active each is and whether they differ.
+
+AKD(skill)   mean distance of each of the 1000 states of a roll-out to its k nearest others: near 0
+             for a robot that lies still, about 10 for one that moves all the time
+MS(skill)    the mean state; MS-coverage is the mean distance of the MS to their nearest others
+
+One roll-out per skill with mean actions, all from the same start.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+from torch import Tensor
+
+from comsd.envs import robot
+from comsd.envs.mujoco import HORIZON, RobotEnv
+from comsd.errors import InputError
+from comsd.learners.base import Policy
+from comsd.methods.base import Method
+from comsd.skills import Box, SkillSpace
+from comsd.terms import knn_distances, retrieval
+from comsd.types import Batch
+
+if TYPE_CHECKING:
+    from comsd.run import Run
+
+States = NDArray[np.float32]  # (skills, time, O)
+
+SWEPT = 11  # skills of a sweep, as in the paper
+NEIGHBOURS = 16  # k of the AKD
+MEAN_NEIGHBOURS = 3  # k' of the MS-coverage
+IDENTIFIED = 32  # skills to tell apart
+GLANCE = 200  # steps of the roll-outs by which they are told apart
+HELD_OUT = 10  # fresh episodes on which the representation is tested
+
+SWEEPS = {
+    "constant": "c (1, ..., 1), c = 0, 0.1, ... 1: the paper's sweep",
+    "flag": "only the first coordinate swept, the others 0.5",
+    "random": "eleven random skills, the same for every run",
+}
+
+
+def sweeps(space: SkillSpace) -> dict[str, Tensor]:
+    """Eleven skills each; what the names mean is in `SWEEPS`. Finite spaces: the first eleven."""
+    result = {"constant": space.grid(SWEPT)}
+    if isinstance(space, Box):
+        flag = torch.full((SWEPT, space.dim), 0.5)
+        flag[:, 0] = torch.linspace(0, 1, SWEPT)
+        result["flag"] = flag
+    result["random"] = space.sample(SWEPT, np.random.default_rng(0))
+    return result
+
+
+def akd(states: States, k: int = NEIGHBOURS) -> NDArray[np.float64]:
+    """(skills,): mean distance to the k nearest of the same skill's states, self excluded."""
+    rows = [torch.from_numpy(s).double() for s in states]
+    return np.array([knn_distances(s, s, k + 1)[:, 1:].mean().item() for s in rows])
+
+
+def ms_coverage(states: States, k: int = MEAN_NEIGHBOURS) -> float:
+    """Mean distance between each mean state and its k nearest others."""
+    means = torch.from_numpy(states.mean(1, dtype=np.float64))
+    k = min(k, len(means) - 1)
+    return knn_distances(means, means, k + 1)[:, 1:].mean().item()
+
+
+def identification(features: NDArray[np.float64]) -> float:
+    """Leave-one-out accuracy of the nearest centroid; features (skills, rollouts, F)."""
+    skills, rollouts, _ = features.shape
+    scaled = (features - features.mean((0, 1))) / (features.std((0, 1)) + 1e-8)
+    centroids = scaled.mean(1)  # (skills, F)
+    hits = 0
+    for i in range(skills):
+        for row in scaled[i]:
+            others = centroids.copy()
+            others[i] = (rollouts * centroids[i] - row) / (rollouts - 1)
+            hits += int(np.linalg.norm(others - row, axis=1).argmin()) == i
+    return hits / (skills * rollouts)
+
+
+class RobotEvaluator:
+    meanings: ClassVar[dict[str, str]] = {
+        **{
+            f"akd_{figure}_{name}": f"AKD, {figure} over the sweep: {what}"
+            for name, what in SWEEPS.items()
+            for figure in ("max", "range", "variance")
+        },
+        **{
+            f"ms_coverage_{name}": f"distance between mean states over the {name} sweep"
+            for name in SWEEPS
+        },
+        "identification": f"accuracy of telling {IDENTIFIED} random skills apart by their states",
+        "held_out_retrieval": "share of skills the representation finds in fresh roll-outs",
+        "held_out_chance": "the same by guessing",
+    }
+    headline: ClassVar[dict[str, str]] = {
+        "health/retrieval": "retrieval",
+        "held_out_retrieval": "held out",
+        "akd_range_flag": "AKD range",
+        "akd_max_flag": "max",
+    }
+
+    def __init__(self, run: Run) -> None:
+        self.robot, self.space = robot(run.spec.name), run.space
+        self.rollouts = max(2, run.config.run.rollouts)
+        agent = run.config.agent
+        self.hold, self.n = getattr(agent, "hold", HORIZON), getattr(agent, "n_step", 1)
+        self.seed = int(run.seeds()[3].generate_state(1)[0])  # apart from all training
+        self.bounds: dict[str, float] = {}
+
+    def roll_out(
+        self,
+        policy: Policy | None,
+        skills: Tensor,
+        seeds: list[int],
+        length: int = HORIZON,
+        noise: np.random.Generator | None = None,
+    ) -> States:
+        """The states after each step, (skills, length, O); without a policy, random actions."""
+        env = RobotEnv(self.robot, None, seeds)
+        play = policy.player(skills, noise) if policy else None
+        rng = np.random.default_rng(self.seed)
+        obs = env.reset()
+        states = np.empty((len(skills), length, env.obs_dim), np.float32)
+        for t in range(length):
+            if play is not None:
+                action = play(obs)
+            else:
+                action = rng.uniform(-1, 1, (len(skills), env.action_dim)).astype(np.float32)
+            obs = env.step(action).obs
+            states[:, t] = obs
+        return states
+
+    def sweep(self, policy: Policy | None, name: str, skills: Tensor) -> dict[str, float]:
+        states = self.roll_out(policy, skills, [0] * len(skills))
+        activity = akd(states)
+        return {
+            f"akd_max_{name}": float(activity.max()),
+            f"akd_range_{name}": float(np.ptp(activity)),
+            f"akd_variance_{name}": float(activity.var()),
+            f"ms_coverage_{name}": ms_coverage(states),
+        }
+
+    def follow(self, policy: Policy, method: Method) -> dict[str, float]:
+        name, skills = list(sweeps(self.space).items())[-2]  # the flag's, where there is one
+        return self.sweep(policy, name, skills) | self.held_out(policy, method)
+
+    def held_out(self, policy: Policy, method: Method) -> dict[str, float]:
+        """Does the representation know skills and transitions it was not trained on?
+
+        Fresh episodes with new skills and the noise of training; one transition per segment.
+        """
+        rng = np.random.default_rng(self.seed)
+        env = RobotEnv(self.robot, None, [self.seed + i for i in range(HELD_OUT)])
+        obs, rows = env.reset(), []
+        for _ in range(HORIZON // self.hold):
+            skills = self.space.sample(HELD_OUT, rng)
+            play = policy.player(skills, rng)
+            seen = [obs]
+            for _ in range(self.hold):
+                obs = env.step(play(obs)).obs
+                seen.append(obs)
+            at = int(rng.integers(max(1, self.hold - self.n + 1)))
+            later = min(at + self.n, self.hold)
+            rows.append((seen[at], seen[later], skills.numpy()))
+        device = next(method.buffers()).device
+        columns = [np.concatenate(column) for column in zip(*rows, strict=True)]
+        first, second, skill = (torch.from_numpy(column).to(device) for column in columns)
+        nothing = torch.zeros(len(skill), device=device)
+        empty = first.new_zeros(len(first), env.action_dim)
+        batch = Batch(first, empty, second, skill, nothing, nothing)
+        with torch.no_grad():
+            method.eval()
+            scores = method.scores(batch)
+            method.train()
+        if scores is None:
+            return {}
+        same = (skill[:, None] == skill[None]).all(-1).float().mean()
+        return {
+            "held_out_retrieval": retrieval(scores, skill).item(),
+            "held_out_chance": same.item(),
+        }
+
+    def measure(self, policy: Policy | None, **options: bool) -> dict[str, float]:
+        if options.get("random_start"):
+            raise InputError("random_start is for mazes; robots always start anew")
+        metrics: dict[str, float] = {}
+        for name, skills in sweeps(self.space).items():
+            metrics |= self.sweep(policy, name, skills)
+        return metrics | {"identification": self.identify(policy)}
+
+    def identify(self, policy: Policy | None) -> float:
+        count = min(IDENTIFIED, self.space.dim) if self.space.kind == "one-hot" else IDENTIFIED
+        rng = np.random.default_rng(self.seed)
+        finite = self.space.kind == "one-hot"
+        skills = self.space.grid(count) if finite else self.space.sample(count, rng)
+        features = []
+        for i in range(self.rollouts):  # every skill from the same start, then from another
+            states = self.roll_out(policy, skills, [self.seed + i] * count, GLANCE)
+            features.append(np.concatenate([states.mean(1), states.std(1)], -1))
+        return identification(np.stack(features, 1).astype(np.float64))
+
+    def draw(self, axes: Axes, policy: Policy) -> None:
+        """AKD along each sweep."""
+        for name, skills in sweeps(self.space).items():
+            values = akd(self.roll_out(policy, skills, [0] * len(skills)))
+            if name == "random":
+                values = np.sort(values)[::-1]
+            position = np.linspace(0, 1, len(values))
+            axes.plot(position, values, "o-", label=f"{name} sweep", linewidth=1.5, markersize=4)
+        axes.set_xlabel("c, flag, or rank of the random skills")
+        axes.set_ylabel("AKD: how active the skill is")
+        axes.set_ylim(bottom=0)
+        axes.legend(frameon=False)

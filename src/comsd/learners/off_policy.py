@@ -1,0 +1,156 @@
+"""Off-policy learning: act, store, and update from replayed transitions as time goes by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from comsd.agents.ddpg import DDPG
+from comsd.envs.base import Env
+from comsd.errors import RunError
+from comsd.methods.base import Method
+from comsd.replay import Replay
+from comsd.terms import retrieval
+from comsd.types import Batch, Metrics
+
+
+class OffPolicyLearner:
+    """Every skill is held for some steps; one cycle is one update and the steps before it."""
+
+    def __init__(self, env: Env, agent: DDPG, method: Method, seed: np.random.SeedSequence) -> None:
+        self.env, self.agent, self.method, self.space = env, agent, method, method.space
+        self.config, self.device = agent.config, agent.device
+        self.optimizer = method.optimizer()
+        skills, actions, replay, health, noise = seed.spawn(5)
+        self.rngs = {
+            "skill": np.random.default_rng(skills),
+            "action": np.random.default_rng(actions),
+            "replay": np.random.default_rng(replay),
+            "health": np.random.default_rng(health),
+        }
+        self.noise = torch.Generator(self.device).manual_seed(int(noise.generate_state(1)[0]))
+        c = self.config
+        self.replay = Replay(
+            c.replay,
+            env.num_envs,
+            env.obs_dim,
+            env.action_dim,
+            self.space.dim,
+            horizon=env.horizon,
+            hold=c.hold,
+            device=self.device,
+        )
+        self.steps = self.updates = 0
+        self.clock = 0  # of the episode
+        self.obs = env.reset()
+        self.replay.begin(self.obs)
+
+    # --- gathering ----------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """One step of every environment."""
+        if self.clock % self.config.hold == 0:
+            self.choose_skills()
+        if self.steps < self.config.random_steps:
+            shape = self.env.num_envs, self.env.action_dim
+            action = self.rngs["action"].uniform(-1, 1, shape).astype(np.float32)
+        else:
+            action = self.play(self.obs)
+        self.obs, reward, last = self.env.step(action)
+        self.replay.add(action, reward, self.obs, last)
+        self.clock += 1
+        self.steps += self.env.num_envs
+        if last:
+            self.clock = 0
+            self.obs = self.env.reset()
+            self.replay.begin(self.obs)
+
+    def choose_skills(self) -> None:
+        self.skill = self.space.sample(self.env.num_envs, self.rngs["skill"])
+        self.replay.hold(self.skill)
+        self.play = self.agent.player(self.skill, self.rngs["action"])
+
+    # --- learning -----------------------------------------------------------------------------
+
+    def cycle(self) -> Metrics:
+        due = self.steps + self.config.update_every
+        while self.steps < due:
+            self.step()
+        if self.steps < self.config.random_steps or self.replay.starts(self.config.n_step) < 1:
+            return {}
+        self.updates += 1
+        return self.update(self.sample("replay"))
+
+    def sample(self, rng: str) -> Batch:
+        c = self.config
+        drawn = self.rngs[rng]
+        return self.replay.sample(c.batch_size, c.n_step, c.discount, drawn, one_skill=c.one_skill)
+
+    def update(self, batch: Batch) -> Metrics:
+        reward, metrics = self.method.learn(batch, self.optimizer)  # representation, then reward
+        metrics |= self.agent.update(batch, reward, self.noise)  # critic, actor, target
+        self.check(reward.sum(), metrics)
+        return metrics
+
+    def check(self, total: torch.Tensor, metrics: Metrics) -> None:
+        """Stop at the first number that is not one."""
+        figures = torch.stack([total, *(v.float() for v in metrics.values())])
+        if not bool(torch.isfinite(figures).all()):
+            names = [f"the reward of {self.method.name}", *metrics]
+            broken = [n for n, v in zip(names, figures.tolist(), strict=True) if not np.isfinite(v)]
+            raise RunError(f"{', '.join(broken)} is not finite")
+
+    @torch.no_grad()
+    def health(self) -> Metrics:
+        """Figures that only the log needs, on a batch that training does not see."""
+        if not self.updates:
+            return {}
+        batch = self.sample("health")
+        self.method.eval()
+        metrics = self.method.health(batch)
+        if (scores := self.method.scores(batch)) is not None:
+            metrics["health/retrieval"] = retrieval(scores, batch.skill)
+        self.method.train()
+        return metrics
+
+    # --- state --------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything the future depends on, by branch."""
+        return {
+            "agent": self.agent.state_dict(),
+            "method": self.method.state_dict(),
+            "replay": self.replay.state_dict(),
+            "training": {
+                "steps": self.steps,
+                "updates": self.updates,
+                "clock": self.clock,
+                "obs": self.obs,
+                "skill": self.skill,
+                "actor_optimizer": self.agent.actor_optimizer.state_dict(),
+                "critic_optimizer": self.agent.critic_optimizer.state_dict(),
+                "method_optimizer": self.optimizer.state_dict() if self.optimizer else {},
+                "env": self.env.state_dict(),
+                "rng": {name: rng.bit_generator.state for name, rng in self.rngs.items()},
+                "noise": self.noise.get_state(),
+            },
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        training = state["training"]
+        self.agent.load_state_dict(state["agent"])
+        self.method.load_state_dict(state["method"])
+        self.replay.load_state_dict(state["replay"])
+        self.agent.actor_optimizer.load_state_dict(training["actor_optimizer"])
+        self.agent.critic_optimizer.load_state_dict(training["critic_optimizer"])
+        if self.optimizer:
+            self.optimizer.load_state_dict(training["method_optimizer"])
+        self.env.load_state_dict(training["env"])
+        for name, rng in self.rngs.items():
+            rng.bit_generator.state = training["rng"][name]
+        self.noise.set_state(training["noise"])
+        self.steps, self.updates = training["steps"], training["updates"]
+        self.clock, self.obs, self.skill = training["clock"], training["obs"], training["skill"]
+        self.play = self.agent.player(self.skill, self.rngs["action"])
