@@ -26,7 +26,8 @@ def make_batch(space: SkillSpace, rows: int, seed: int = 0) -> Batch:
     rng = np.random.default_rng(seed)
     obs = torch.from_numpy(rng.normal(0, 3, (rows, 2)).astype(np.float32))
     action = torch.from_numpy(rng.uniform(-1, 1, (rows, 2)).astype(np.float32))
-    return Batch(obs, action, obs + 0.95 * action, space.sample(rows, rng))
+    skill, reward, discount = space.sample(rows, rng), torch.zeros(rows), torch.full((rows,), 0.99)
+    return Batch(obs, action, obs + 0.95 * action, skill, reward, discount)
 
 
 def make_method(
@@ -35,8 +36,8 @@ def make_method(
     """A method as it is in the maze, narrow, with other values where given."""
     method = METHODS[name]
     tuned = method.config_class.tuned.get(family, {}) if family else {}
-    settings: dict[str, Any] = {key: s.value for key, s in tuned.items()}
-    settings |= {"hidden": 16} | values
+    settings: dict[str, Any] = {key: s.value for key, s in tuned.items() if "." not in key}
+    settings |= {"hidden": 16, "init": "uniform"} | values
     torch.manual_seed(0)
     return method(method.config_class(**settings), space, OBS)
 

@@ -14,17 +14,36 @@ from comsd.types import ObsInfo
 
 
 def plain(net: MLP, x: Tensor, flat: Tensor) -> Tensor:
-    """The same network by ordinary autograd."""
-    layers = net.views(flat)
-    for weight, bias in layers[:-1]:
-        x = F.linear(x, weight, bias).relu()
-    return F.linear(x, *layers[-1])
+    """The same network by ordinary autograd, head by head."""
+    layers, norm = net.views(flat)
+    for i, (weight, bias) in enumerate(layers[:-1]):
+        x = F.linear(x, weight, bias)
+        x = F.layer_norm(x, x.shape[1:], *norm).tanh() if norm and i == 0 else x.relu()
+    weight, bias = layers[-1]
+    own, out = weight.shape[1] // net.heads, weight.shape[0] // net.heads
+    heads = []
+    for h in range(net.heads):
+        w = weight[h * out : (h + 1) * out, h * own : (h + 1) * own]
+        heads.append(F.linear(x[:, h * own : (h + 1) * own], w, bias[h * out : (h + 1) * out]))
+    return torch.cat(heads, -1)
 
 
-@pytest.fixture(params=[(3, 8, 7, 2), (3, 8, 8, 2), (3, 8, 2), (3, 2)], ids=str)
+SHAPES = [
+    ((3, 8, 7, 2), {}),
+    ((3, 8, 8, 2), {}),
+    ((3, 8, 2), {}),
+    ((3, 2), {}),
+    ((3, 8, 8, 2), {"norm": True}),
+    ((3, 8, 7, 1), {"norm": True, "heads": 2}),
+    ((3, 8, 1), {"heads": 2, "init": "uniform"}),
+]
+
+
+@pytest.fixture(params=SHAPES, ids=str)
 def net(request: pytest.FixtureRequest) -> MLP:
     torch.manual_seed(0)
-    return MLP(*request.param).double()
+    sizes, options = request.param
+    return MLP(*sizes, **options).double()
 
 
 def test_forward_and_all_gradients_equal_autograd(net: MLP) -> None:

@@ -103,7 +103,8 @@ def advance(
         return done or before // every != learner.steps // every
 
     if metrics and due(settings.log_every):
-        values = {name: float(value) for name, value in (metrics | learner.health()).items()}
+        figures = metrics | learner.health()
+        values = {name: float(value.mean()) for name, value in figures.items()}
         run.metrics.append({"step": learner.steps, **values, "seconds": round(seconds(), 2)})
         progress.show(values)
     if due(settings.evaluate_every):

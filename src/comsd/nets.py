@@ -9,8 +9,8 @@ networks lose nothing. `tests/test_nets.py` holds it to ordinary autograd.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,18 +24,25 @@ layer_norm = torch.native_layer_norm
 layer_norm_backward = torch.ops.aten.native_layer_norm_backward
 
 Init = Literal["orthogonal", "uniform"]
+NARROW = 32  # outputs fewer than this are computed transposed, which takes a third of the time
 
 
 class Scratch:
-    """Memory of one forward and backward pass through an MLP."""
+    """Memory of one forward and backward pass through an MLP, and the gradient it leaves.
 
+    The activations go from network to network: memory that was just used is still in the cache.
+    """
+
+    free: ClassVar[dict[tuple[Any, ...], list[Scratch]]] = {}  # by shape
+
+    x: Tensor  # the input of the pass
     norm: tuple[Tensor, Tensor, Tensor]  # normalised first layer: its input, 1 / std and output
     mean: Tensor
+    flat_grad: Tensor
+    layer_grads: list[tuple[Tensor, Tensor]]
+    norm_grads: list[Tensor]
 
-    def __init__(self, net: MLP, rows: int) -> None:
-        like = net.flat.detach()
-        widths = [width for width, _ in net.shapes[:-1]]
-        self.x = like  # the input of the pass
+    def __init__(self, like: Tensor, rows: int, widths: Sequence[int]) -> None:
         self.hidden = [like.new_empty(rows, width) for width in widths]
         # A layer's gradient may overwrite the activations above it, which are spent by then.
         self.grad = [
@@ -43,8 +50,6 @@ class Scratch:
             for above, width in zip(self.hidden[1:], widths[:-1], strict=True)
         ]
         self.grad += [torch.empty_like(hidden) for hidden in self.hidden[-1:]]
-        self.flat_grad = torch.empty_like(like)
-        self.layer_grads, self.norm_grads = net.views(self.flat_grad)
 
 
 class _MLPNode(torch.autograd.Function):
@@ -64,6 +69,13 @@ class _MLPNode(torch.autograd.Function):
         grad_x = below @ ctx.net.layers[0][0] if wants_x else None
         ctx.net.give_back(scratch)
         return grad_x, scratch.flat_grad.clone() if wants_weights else None, None
+
+
+def add_relu(x: Tensor, bias: Tensor) -> Tensor:
+    """max(x + bias, 0) in place, in one pass over the memory where torch can."""
+    if x.device.type == "cpu":
+        return torch.ops.aten._add_relu_(x, bias)
+    return x.add_(bias).relu_()
 
 
 def layer_grad(grad: Tensor, below: Tensor, out: tuple[Tensor, Tensor]) -> None:
@@ -111,8 +123,6 @@ class MLP(nn.Module):
         mask = None if heads == 1 else block_mask(self.shapes[-1], heads, self.flat)
         self.register_buffer("mask", mask, persistent=False)
         self.take_views()
-        if self.mask is not None:
-            self.layers[-1][0].mul_(self.mask)
         self.register_load_state_dict_post_hook(lambda net, _: net.take_views())
 
     mask: Tensor | None  # of the last layer's weights: what belongs to each head
@@ -146,15 +156,27 @@ class MLP(nn.Module):
 
     def take_views(self) -> None:
         self.layers, self.norm_views = self.views(self.flat.detach())
+        if self.mask is not None:
+            self.layers[-1][0].mul_(self.mask)  # no head sees another's units
         self.transposed = [(weight.t(), bias) for weight, bias in self.layers]
-        self.free: dict[int, list[Scratch]] = {}  # by number of rows
+        weight, bias = self.layers[-1]
+        self.narrow = (bias[:, None], weight) if len(bias) < NARROW else None
+        widths = tuple(width for width, _ in self.shapes[:-1])
+        self.memory = (widths, self.flat.dtype, self.flat.device)
+        self.grads: list[tuple[Tensor, list[tuple[Tensor, Tensor]], list[Tensor]]] = []
 
     def borrow(self, rows: int) -> Scratch:
-        pool = self.free.get(rows)
-        return pool.pop() if pool else Scratch(self, rows)
+        pool = Scratch.free.get((rows, self.memory))
+        scratch = pool.pop() if pool else Scratch(self.flat.detach(), rows, self.memory[0])
+        if not self.grads:
+            flat = torch.empty_like(self.flat.detach())
+            self.grads.append((flat, *self.views(flat)))
+        scratch.flat_grad, scratch.layer_grads, scratch.norm_grads = self.grads.pop()
+        return scratch
 
     def give_back(self, scratch: Scratch) -> None:
-        self.free.setdefault(len(scratch.x), []).append(scratch)
+        Scratch.free.setdefault((len(scratch.x), self.memory), []).append(scratch)
+        self.grads.append((scratch.flat_grad, scratch.layer_grads, scratch.norm_grads))
 
     def run(self, x: Tensor) -> tuple[Tensor, Scratch]:
         """The output, and what `run_back` needs; give that back afterwards."""
@@ -162,13 +184,15 @@ class MLP(nn.Module):
         scratch.x = x
         for i, hidden in enumerate(scratch.hidden):
             weight, bias = self.transposed[i]
-            x = torch.addmm(bias, x, weight, out=hidden)
             if i == 0 and self.norm:
-                y, mean, rstd = layer_norm(x, (x.shape[1],), *self.norm_views, 1e-5)
-                x = y.tanh_()
-                scratch.norm, scratch.mean = (hidden, rstd, x), mean
+                torch.addmm(bias, x, weight, out=hidden)
+                x, mean, rstd = layer_norm(hidden, (len(bias),), *self.norm_views, 1e-5)
+                scratch.norm, scratch.mean = (hidden, rstd, x.tanh_()), mean
             else:
-                x.relu_()
+                x = add_relu(torch.mm(x, weight, out=hidden), bias)
+        if self.narrow is not None:
+            bias, weight = self.narrow
+            return torch.addmm(bias, weight, x.t()).t().contiguous(), scratch
         weight, bias = self.transposed[-1]
         return torch.addmm(bias, x, weight), scratch
 

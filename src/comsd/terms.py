@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from scipy.spatial import KDTree
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from comsd.errors import InputError
 from comsd.nets import with_gradient
@@ -32,11 +31,11 @@ class RunningMoments(nn.Module):
     @torch.no_grad()
     def update(self, values: Tensor) -> None:
         """Merge a batch (Chan et al. 1979); the variance is the population's."""
-        new = values.double()
-        n, total = new.numel(), self.count + new.numel()
-        delta = new.mean() - self.mean
+        n, total = values.numel(), self.count + values.numel()
+        variance, mean = torch.var_mean(values, correction=0)
+        delta = mean - self.mean
         share = n / total
-        self.variance += share * (new.var(correction=0) - self.variance + (1 - share) * delta**2)
+        self.variance += share * (variance - self.variance + (1 - share) * delta**2)
         self.mean += share * delta
         self.count += n
 
@@ -46,7 +45,7 @@ class RunningMoments(nn.Module):
 
 
 @torch.no_grad()
-def knn_distances(source: Tensor, target: Tensor, k: int) -> Tensor:
+def knn_distances(source: Tensor, target: Tensor, k: int, *, ordered: bool = True) -> Tensor:
     """Euclidean distances from each source row to its k nearest target rows, (B, k), ascending.
 
     A k-d tree for few dimensions on the CPU, otherwise one matrix product and a partial sort:
@@ -54,8 +53,11 @@ def knn_distances(source: Tensor, target: Tensor, k: int) -> Tensor:
     """
     if len(target) < k:
         raise InputError(f"k is too large: {k} neighbours wanted among {len(target)} states")
-    if source.device.type == "cpu" and source.shape[1] <= TREE_MAX_DIM:
-        distances, _ = KDTree(target.numpy(), leafsize=32).query(source.numpy(), k)
+    in_numpy = source.device.type == "cpu" and not torch.compiler.is_compiling()
+    if in_numpy and source.shape[1] <= TREE_MAX_DIM:
+        # A balanced tree recurses without end where denormals are flushed and values repeat.
+        tree = KDTree(target.numpy(), leafsize=32, balanced_tree=False)
+        distances, _ = tree.query(source.numpy(), k)
         return torch.from_numpy(distances).to(source.dtype).view(len(source), k)
     same = source is target
     centre = target.mean(0)  # small coordinates keep the difference of squares accurate
@@ -66,10 +68,10 @@ def knn_distances(source: Tensor, target: Tensor, k: int) -> Tensor:
     squares = torch.addmm(norms, source, target.T, alpha=-2).add_(own[:, None])  # (B, N)
     if same:
         squares.fill_diagonal_(0)
-    if squares.device.type == "cpu":  # several times faster than torch's partial sort
+    if in_numpy:  # several times faster than torch's partial sort
         table = squares.numpy()
         table.partition(k - 1, 1)
-        nearest = torch.from_numpy(np.sort(table[:, :k], 1))
+        nearest = torch.from_numpy(np.sort(table[:, :k], 1) if ordered else table[:, :k].copy())
     else:
         nearest = squares.topk(k, largest=False).values
     return nearest.clamp_min_(0).sqrt_()
@@ -119,8 +121,9 @@ class ParticleEntropy(nn.Module):
             else:
                 distances = knn_distances(source, target, self.k)
             return (distances + self.FLOOR).log().mean(-1)
-        distances = knn_distances(source, source if target is None else target, self.k)
-        if self.training or not self.moments.count:
+        target = source if target is None else target
+        distances = knn_distances(source, target, self.k, ordered=False)
+        if self.training:
             self.moments.update(distances)
         scale = getattr(self.moments, self.scale).to(distances.dtype)
         return (distances / scale - self.CLIP).clamp_min(0).mean(-1).log1p()
@@ -143,9 +146,6 @@ def info_nce(query: Tensor, key: Tensor, owner: Tensor | None, temperature: floa
     several keys of one skill are never each other's negatives. With K discrete skills the table
     is (N, K), with N distinct skills (N, N). The temperature must be at least 0.03 in float32.
     """
-    if owner is None:
-        table = query @ unit(key).T / temperature  # (N, N): a row per skill
-        return F.cross_entropy(table, torch.arange(len(key), device=key.device))
     with torch.no_grad():
         loss, key_grad, query_grad = info_nce_gradient(query, key, owner, temperature)
     return with_gradient(loss, (key, key_grad), (query, query_grad))
@@ -153,15 +153,28 @@ def info_nce(query: Tensor, key: Tensor, owner: Tensor | None, temperature: floa
 
 @torch.no_grad()
 def info_nce_gradient(
-    query: Tensor, key: Tensor, owner: Tensor, temperature: float
+    query: Tensor,
+    key: Tensor,
+    owner: Tensor | None,
+    temperature: float,
+    *,
+    to_query: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss and its gradients in key and query, in closed form.
+    """The loss and its gradients in key and query (if wanted), in closed form.
 
     loss_i = log(q_ii + S_i) - log q_ii,  S_i = sum over negatives j of q(key_j, query_i)
     d loss_i / d log q_ij = q_ij / (q_ii + S_i) - [i = j]
     """
     unit_key, key_norm = normalise(key)
     scaled = query / temperature
+    if owner is None:
+        grad = (scaled @ unit_key.T).softmax(1)  # (N, N): a row per skill
+        positive = grad.diagonal()
+        loss = positive.log().mean().neg_()
+        positive.sub_(1)
+        grad.div_(len(key))
+        key_grad = through_norm(grad.T @ scaled, unit_key, key_norm)
+        return loss, key_grad, (grad @ unit_key).div_(temperature)
     q = (unit_key @ scaled.T).exp_()  # (N, Q)
     positives = q * owner
     others = q.sub_(positives)
@@ -172,8 +185,7 @@ def info_nce_gradient(
     grad = others.mul_(share @ owner)
     grad.addcmul_(owner, positive.mul_(share).sub_(1 / len(key))[:, None])
     key_grad = through_norm(grad @ scaled, unit_key, key_norm)
-    query_grad = grad.T @ unit_key / temperature if query.requires_grad else query
-    return loss, key_grad, query_grad
+    return loss, key_grad, grad.T @ unit_key / temperature if to_query else query
 
 
 def normalise(x: Tensor) -> tuple[Tensor, Tensor]:

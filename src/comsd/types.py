@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 Metrics = dict[str, Tensor]
-"""Scalars by `group/name`, left on their device until they are written down."""
+"""Figures by `group/name`, left on their device; whoever writes them down takes the mean."""
 
 
 class ObsInfo(NamedTuple):

@@ -146,7 +146,7 @@ class RobotEnv:
         except SimulationError as error:
             self.fail(int(error.ids[0]), str(error))
         if self.batch.warning.any():
-            sim, kind = np.argwhere(self.batch.warning)[0]
+            sim, kind = np.argwhere(self.batch.warning)[0, :2]
             self.fail(int(sim), f"MuJoCo warns {WARNINGS[kind]}")
         obs = self.observe(self.readings)
         reward = self.no_reward if self.reward_of is None else self.reward_of(self.readings)

@@ -107,7 +107,7 @@ def corrected_information(label: Cells, value: Cells) -> float:
 def identification(ends: NDArray[np.float32], label: Cells) -> float:
     """Leave-one-out accuracy of a k-nearest-neighbour vote."""
     neighbours = min(NEIGHBOURS, len(ends) - 1)
-    nearest = np.asarray(KDTree(ends).query(ends, k=neighbours + 1)[1])
+    nearest = np.asarray(KDTree(ends, balanced_tree=False).query(ends, k=neighbours + 1)[1])
     rows = np.arange(len(ends))
     is_self = nearest == rows[:, None]
     is_self[~is_self.any(1), -1] = True  # many coincident points: drop the last instead

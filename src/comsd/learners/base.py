@@ -6,11 +6,29 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from comsd.envs.base import Array
 from comsd.methods.base import Method
 from comsd.types import Metrics
+
+
+def random_state(rngs: dict[str, np.random.Generator]) -> dict[str, Any]:
+    """The state of all generators that a learner and its method draw from."""
+    return {
+        "rng": {name: rng.bit_generator.state for name, rng in rngs.items()},
+        "torch_rng": torch.get_rng_state(),
+        "cuda_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+    }
+
+
+def restore_random(state: dict[str, Any], rngs: dict[str, np.random.Generator]) -> None:
+    for name, rng in rngs.items():
+        rng.bit_generator.state = state["rng"][name]
+    torch.set_rng_state(state["torch_rng"])
+    if state["cuda_rng"]:
+        torch.cuda.set_rng_state_all(state["cuda_rng"])
 
 
 class Policy(Protocol):

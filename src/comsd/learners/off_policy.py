@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import torch
 
 from comsd.agents.ddpg import DDPG
+from comsd.compiling import check_compiler, compile_agent, compiled_learn
 from comsd.envs.base import Env
 from comsd.errors import RunError
+from comsd.learners.base import random_state, restore_random
 from comsd.methods.base import Method
 from comsd.replay import Replay
 from comsd.terms import retrieval
@@ -23,6 +26,11 @@ class OffPolicyLearner:
         self.env, self.agent, self.method, self.space = env, agent, method, method.space
         self.config, self.device = agent.config, agent.device
         self.optimizer = method.optimizer()
+        self.learn = method.learn
+        if self.config.compile:
+            check_compiler(self.device)
+            self.learn = compiled_learn(method)
+            compile_agent(agent)
         skills, actions, replay, health, noise = seed.spawn(5)
         self.rngs = {
             "skill": np.random.default_rng(skills),
@@ -89,18 +97,16 @@ class OffPolicyLearner:
         return self.replay.sample(c.batch_size, c.n_step, c.discount, drawn, one_skill=c.one_skill)
 
     def update(self, batch: Batch) -> Metrics:
-        reward, metrics = self.method.learn(batch, self.optimizer)  # representation, then reward
+        reward, metrics = self.learn(batch, self.optimizer)  # representation and its reward
         metrics |= self.agent.update(batch, reward, self.noise)  # critic, actor, target
-        self.check(reward.sum(), metrics)
+        self.check(metrics)
         return metrics
 
-    def check(self, total: torch.Tensor, metrics: Metrics) -> None:
+    def check(self, metrics: Metrics) -> None:
         """Stop at the first number that is not one."""
-        figures = torch.stack([total, *(v.float() for v in metrics.values())])
-        if not bool(torch.isfinite(figures).all()):
-            names = [f"the reward of {self.method.name}", *metrics]
-            broken = [n for n, v in zip(names, figures.tolist(), strict=True) if not np.isfinite(v)]
-            raise RunError(f"{', '.join(broken)} is not finite")
+        if not math.isfinite(sum(value.sum().item() for value in metrics.values())):
+            broken = [name for name, v in metrics.items() if not bool(torch.isfinite(v).all())]
+            raise RunError(f"{' and '.join(broken)} hold NaN or infinity")
 
     @torch.no_grad()
     def health(self) -> Metrics:
@@ -133,7 +139,7 @@ class OffPolicyLearner:
                 "critic_optimizer": self.agent.critic_optimizer.state_dict(),
                 "method_optimizer": self.optimizer.state_dict() if self.optimizer else {},
                 "env": self.env.state_dict(),
-                "rng": {name: rng.bit_generator.state for name, rng in self.rngs.items()},
+                "random": random_state(self.rngs),
                 "noise": self.noise.get_state(),
             },
         }
@@ -148,8 +154,7 @@ class OffPolicyLearner:
         if self.optimizer:
             self.optimizer.load_state_dict(training["method_optimizer"])
         self.env.load_state_dict(training["env"])
-        for name, rng in self.rngs.items():
-            rng.bit_generator.state = training["rng"][name]
+        restore_random(training["random"], self.rngs)
         self.noise.set_state(training["noise"])
         self.steps, self.updates = training["steps"], training["updates"]
         self.clock, self.obs, self.skill = training["clock"], training["obs"], training["skill"]

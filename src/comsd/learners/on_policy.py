@@ -10,6 +10,7 @@ import torch
 from comsd.agents.ppo import PPO, shuffled
 from comsd.envs.base import Env
 from comsd.errors import RunError
+from comsd.learners.base import random_state, restore_random
 from comsd.methods.base import Method
 from comsd.types import Batch, Metrics
 
@@ -22,16 +23,18 @@ class OnPolicyLearner:
         self.device = agent.device
         self.optimizer = method.optimizer()
         skills, actions, order = seed.spawn(3)
-        self.skill_rng = np.random.default_rng(skills)
-        self.action_rng = np.random.default_rng(actions)
-        self.order_rng = np.random.default_rng(order)
+        self.rngs = {
+            "skill": np.random.default_rng(skills),
+            "action": np.random.default_rng(actions),
+            "order": np.random.default_rng(order),
+        }
         self.steps = 0  # environment steps taken
 
     def collect(self) -> Batch:
         """An episode of every environment, rows in time-major order."""
         n, horizon = self.env.num_envs, self.env.horizon
-        skill = self.space.spread(n, self.skill_rng)
-        play = self.agent.player(skill, self.action_rng)
+        skill = self.space.spread(n, self.rngs["skill"])
+        play = self.agent.player(skill, self.rngs["action"])
         obs = np.empty((horizon + 1, n, self.env.obs_dim), dtype=np.float32)
         action = np.empty((horizon, n, self.env.action_dim), dtype=np.float32)
         reward = np.empty((horizon, n), dtype=np.float32)
@@ -55,7 +58,7 @@ class OnPolicyLearner:
         reward, parts = self.method.rewards(batch)  # what each transition is worth
         if not bool(torch.isfinite(reward).all()):
             raise RunError(f"the reward of {self.method.name} holds NaN or infinity")
-        metrics |= parts | self.agent.update(batch, reward, self.env.num_envs, self.order_rng)
+        metrics |= parts | self.agent.update(batch, reward, self.env.num_envs, self.rngs["order"])
         self.steps += len(reward)
         return metrics
 
@@ -68,10 +71,10 @@ class OnPolicyLearner:
         *matrices, reward, discount = batch
         data = torch.cat([*matrices, reward[:, None], discount[:, None]], -1)
         sizes = [matrix.shape[1] for matrix in matrices]
-        for rows in shuffled(data, c.epochs, c.minibatches, self.order_rng):
+        for rows in shuffled(data, c.epochs, c.minibatches, self.rngs["order"]):
             *columns, reward, discount = rows.split([*sizes, 1, 1], -1)
             minibatch = Batch(*columns, reward[:, 0], discount[:, 0])
-            metrics = self.method.fit(minibatch, self.optimizer)
+            _, metrics = self.method.descend(minibatch, self.optimizer)
         if not all(bool(torch.isfinite(p).all()) for p in self.method.parameters()):
             raise RunError(f"the representation of {self.method.name} holds NaN or infinity")
         return metrics
@@ -89,9 +92,7 @@ class OnPolicyLearner:
                 "agent_optimizer": self.agent.optimizer.state_dict(),
                 "method_optimizer": self.optimizer.state_dict() if self.optimizer else {},
                 "env": self.env.state_dict(),
-                "rng": {name: rng.bit_generator.state for name, rng in self.rngs().items()},
-                "torch_rng": torch.get_rng_state(),
-                "cuda_rng": torch.cuda.get_rng_state_all() if self.device.type == "cuda" else [],
+                "random": random_state(self.rngs),
             },
         }
 
@@ -103,12 +104,5 @@ class OnPolicyLearner:
         if self.optimizer:
             self.optimizer.load_state_dict(training["method_optimizer"])
         self.env.load_state_dict(training["env"])
-        for name, rng in self.rngs().items():
-            rng.bit_generator.state = training["rng"][name]
-        torch.set_rng_state(training["torch_rng"])
-        if self.device.type == "cuda":
-            torch.cuda.set_rng_state_all(training["cuda_rng"])
+        restore_random(training["random"], self.rngs)
         self.steps = training["steps"]
-
-    def rngs(self) -> dict[str, np.random.Generator]:
-        return {"skill": self.skill_rng, "action": self.action_rng, "order": self.order_rng}

@@ -47,7 +47,7 @@ class Method(nn.Module):
 
     def __init__(self, config: MethodConfig, space: SkillSpace, obs: ObsInfo) -> None:
         super().__init__()
-        self.space, self.lr = space, config.lr
+        self.config, self.space = config, space
         self.standardise = Standardise(obs.mean, obs.std)
 
     def embed(self, batch: Batch) -> Any:
@@ -62,27 +62,29 @@ class Method(nn.Module):
         """What each transition is worth, (B,); called without gradient."""
         raise AssertionError(f"{self.name} has no reward")
 
-    def fit(self, batch: Batch, optimizer: Adam) -> Metrics:
-        """One step of the representation; override where the gradient is known without autograd."""
-        loss, metrics = self.loss(batch, self.embed(batch))
+    def descend(self, batch: Batch, optimizer: Adam) -> tuple[Any, Metrics]:
+        """One step of the representation; returns what was embedded before it.
+
+        Override where the gradient is known without autograd.
+        """
+        features = self.embed(batch)
+        loss, metrics = self.loss(batch, features)
         optimizer.descend(loss)
-        return metrics
+        return features, metrics
 
     def optimizer(self) -> Adam | None:
         """For what the loss trains; None if there is nothing to train."""
         trained = [p for p in self.parameters() if p.requires_grad]
-        return Adam(trained, self.lr) if trained else None
+        return Adam(trained, self.config.lr) if trained else None
 
     def learn(self, batch: Batch, optimizer: Adam | None) -> tuple[Tensor, Metrics]:
         """One step of the representation, and the rewards (B,) from the same forward pass."""
-        features = self.embed(batch)
+        if optimizer is None:
+            return self.rewards(batch)
+        features, metrics = self.descend(batch, optimizer)
         with torch.no_grad():
-            reward, metrics = self.reward(batch, features)
-        if optimizer is not None:
-            loss, parts = self.loss(batch, features)
-            optimizer.descend(loss)
-            metrics |= parts
-        return reward, metrics
+            reward, parts = self.reward(batch, features)
+        return reward, metrics | parts
 
     def scores(self, batch: Batch) -> Tensor | None:
         """(B, B): how well the skill of row i fits the transition of row j, if the method says."""

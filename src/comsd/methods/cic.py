@@ -60,12 +60,13 @@ class CIC(Method):
         nce = self.contrast.loss(features)
         return nce, {"cic/nce": nce.detach()}
 
-    def fit(self, batch: Batch, optimizer: Adam) -> Metrics:
-        return {"cic/nce": self.contrast.descend(batch, optimizer)}
+    def descend(self, batch: Batch, optimizer: Adam) -> tuple[Contrasted, Metrics]:
+        features, nce = self.contrast.descend(batch, optimizer)
+        return features, {"cic/nce": nce}
 
     def reward(self, batch: Batch, features: Contrasted) -> tuple[Tensor, Metrics]:
         reward = self.entropy(features.state)
-        return reward, {"cic/r_exp": reward.mean(), "cic/variance": self.entropy.moments.variance}
+        return reward, {"cic/r_exp": reward, "cic/variance": self.entropy.moments.variance}
 
     def scores(self, batch: Batch) -> Tensor:
         return self.contrast.scores(self.embed(batch))

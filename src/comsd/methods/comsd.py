@@ -82,10 +82,10 @@ class ComSD(Method):
     name = "comsd"
     paper = "Liu et al., balancing state exploration and skill diversity (ComSD)"
     config_class = ComSDConfig
+    config: ComSDConfig
 
     def __init__(self, config: ComSDConfig, space: SkillSpace, obs: ObsInfo) -> None:
-        super().__init__(config, space, obs)
-        self.config = c = config
+        super().__init__(c := config, space, obs)
         self.contrasts = c.diversity or (c.exploration and c.knn in ("embedding", "trajectory"))
         if self.contrasts:
             form = {"temperature": c.temperature, "query": c.query, "init": c.init}
@@ -93,8 +93,8 @@ class ComSD(Method):
         if c.exploration:
             self.entropy = ParticleEntropy(c.k, c.knn_form, c.knn_scale)
             if c.knn == "frozen-random":
-                frozen = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
-                self.f_frozen = frozen.requires_grad_(False)
+                self.f_frozen = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
+                self.f_frozen.requires_grad_(False)
 
     def embed(self, batch: Batch) -> Contrasted | None:
         return self.contrast(batch) if self.contrasts else None
@@ -103,8 +103,9 @@ class ComSD(Method):
         nce = self.contrast.loss(features)
         return nce, {"comsd/nce": nce.detach()}
 
-    def fit(self, batch: Batch, optimizer: Adam) -> Metrics:
-        return {"comsd/nce": self.contrast.descend(batch, optimizer)}
+    def descend(self, batch: Batch, optimizer: Adam) -> tuple[Contrasted, Metrics]:
+        features, nce = self.contrast.descend(batch, optimizer)
+        return features, {"comsd/nce": nce}
 
     def beta(self, skill: Tensor) -> Tensor:
         c = self.config
@@ -123,7 +124,7 @@ class ComSD(Method):
 
     def terms(self, batch: Batch, features: Contrasted | None) -> dict[str, Tensor]:
         """What the reward is made of, each (B,)."""
-        c, terms = self.config, dict[str, Tensor]()
+        c, terms = self.config, {}
         if c.exploration:
             terms["r_exp"] = self.explore(batch, features)  # Eq. 10
         if c.diversity:
@@ -136,15 +137,14 @@ class ComSD(Method):
     def reward(self, batch: Batch, features: Contrasted | None) -> tuple[Tensor, Metrics]:
         terms = self.terms(batch, features)
         parts = [terms[name] for name in ("r_exp", "r_div_weighted") if name in terms]
-        reward = torch.stack(parts).sum(0)  # Eq. 12
-        metrics = {f"comsd/{name}": value.mean() for name, value in terms.items()}
-        return reward, metrics
+        reward = parts[0] if len(parts) == 1 else parts[0] + parts[1]  # Eq. 12
+        return reward, {f"comsd/{name}": value for name, value in terms.items()}
 
     def scores(self, batch: Batch) -> Tensor | None:
         return self.contrast.scores(self.contrast(batch)) if self.contrasts else None
 
     def health(self, batch: Batch) -> Metrics:
-        flag, metrics = self.space.flag(batch.skill), Metrics()
+        flag, metrics = self.space.flag(batch.skill), {}
         for name, value in self.terms(batch, self.embed(batch)).items():
             metrics |= by_tercile(f"comsd/{name}", flag, value)
         return metrics

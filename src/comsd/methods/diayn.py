@@ -54,4 +54,4 @@ class DIAYN(Method):
     def reward(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
         log_likelihood = (features.log_softmax(-1) * batch.skill).sum(-1)
         hits = (features * batch.skill).sum(-1) == features.amax(-1)
-        return log_likelihood + math.log(self.space.dim), {"diayn/accuracy": hits.float().mean()}
+        return log_likelihood + math.log(self.space.dim), {"diayn/accuracy": hits.float()}

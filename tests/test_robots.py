@@ -1,0 +1,198 @@
+"""The robots against dm_control, bit for bit, and the tasks against their formulas."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("MUJOCO_GL", "disable")  # no window: dm_control need not look for one
+
+from collections.abc import Callable
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+from dm_control import suite
+
+from comsd.envs import ENVS, make_task, robot
+from comsd.envs.mujoco import RobotEnv
+from comsd.envs.robots import ROBOTS
+from comsd.errors import InputError, RunError
+
+STOCK = ["walker_stand", "walker_walk", "walker_run", "quadruped_walk", "quadruped_run"]
+STOCK += ["hopper_hop", "cheetah_run"]
+DIMS = {"walker": (24, 6), "quadruped": (78, 12), "hopper": (15, 4), "cheetah": (17, 6)}
+
+
+def flat(step: Any) -> np.ndarray:
+    return np.concatenate([np.ravel(v) for v in step.observation.values()]).astype(np.float32)
+
+
+def actions(steps: int, num_envs: int, dim: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-1, 1, (steps, num_envs, dim)).astype(np.float32)
+
+
+def as_control(robot_name: str, action: np.ndarray) -> np.ndarray:
+    """What an action means to the suite: itself, but for Quadruped's uneven ranges."""
+    if robot_name != "quadruped":
+        return action
+    low = np.tile(np.array([-1, -1, -0.8], np.float32), 4)
+    high = np.tile(np.array([1, 1.1, 0.8], np.float32), 4)
+    return low + (high - low) / np.float32(2) * (action + 1)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", STOCK)
+def test_a_whole_episode_equals_dm_control_to_the_bit(name: str, seed: int) -> None:
+    domain, _, task = name.partition("_")
+    env = make_task(name, seed=seed)
+    reference = suite.load(domain, task, task_kwargs={"random": seed})
+    assert (env.obs_dim, env.action_dim) == DIMS[domain]
+    for episode in range(1 if seed else 2):  # the second shows that resets draw alike too
+        theirs = reference.reset()
+        assert np.array_equal(env.reset()[0], flat(theirs))
+        for t, action in enumerate(actions(1000, 1, env.action_dim, seed)):
+            ours = env.step(action)
+            theirs = reference.step(as_control(domain, action[0]))
+            assert np.array_equal(ours.obs[0], flat(theirs)), (episode, t)
+            assert ours.reward[0] == theirs.reward, (episode, t)
+            assert ours.last == theirs.last()
+        assert ours.last
+
+
+def states_of(name: str, count: int = 300) -> list[tuple[mujoco.MjData, dict[str, np.ndarray]]]:
+    """Random states, thrown about, as single mjData and as the readings of a batch of one."""
+    body = robot(name)
+    rng = np.random.default_rng(0)
+    result = []
+    for _ in range(count):
+        data = mujoco.MjData(body.model)
+        data.qpos[:] += rng.normal(0, 0.3, body.model.nq)
+        data.qpos[2 if name == "quadruped" else 1] += rng.uniform(0, 1.5)
+        data.qvel[:] = rng.normal(0, 5, body.model.nv)
+        mujoco.mj_forward(body.model, data)
+        result.append((data, {f: getattr(data, f)[None] for f in body.fields}))
+    return result
+
+
+def clip01(x: float) -> float:
+    return min(1.0, max(0.0, x))
+
+
+FORMULAS: dict[str, Callable[[mujoco.MjData], float]] = {
+    "walker_flip": lambda d: posture("walker", d) * (1 + 5 * clip01(spin(d) / 5)) / 6,
+    "quadruped_stand": lambda d: posture("quadruped", d),
+    "quadruped_jump": lambda d: posture("quadruped", d) * clip01((1 + centre(d)) / 2),
+    "hopper_flip": lambda d: posture("hopper", d) * clip01(spin(d) / 5),
+    "hopper_flip_backward": lambda d: posture("hopper", d) * clip01(-spin(d) / 5),
+    "hopper_hop_backward": lambda d: posture("hopper", d) * clip01(-speed(d) / 2),
+    "cheetah_flip": lambda d: clip01(spin(d) / 5),
+    "cheetah_flip_backward": lambda d: clip01(-spin(d) / 5),
+    "cheetah_run_backward": lambda d: clip01(-speed(d) / 10),
+}
+
+
+def spin(data: mujoco.MjData) -> float:
+    return data.body("torso").subtree_angmom[1]
+
+
+def centre(data: mujoco.MjData) -> float:
+    return data.sensor("center_of_mass").data[2]
+
+
+def speed(data: mujoco.MjData) -> float:
+    return data.sensor("torso_subtreelinvel").data[0]
+
+
+def posture(name: str, data: mujoco.MjData) -> float:
+    """The factor that all tasks of a robot share, from the suite's definitions."""
+    upright = (1 + data.body("torso").xmat[8]) / 2
+    if name == "walker":
+        height = data.body("torso").xpos[2]
+        standing = 1.0 if height >= 1.2 else np.exp(np.log(0.1) * ((1.2 - height) / 0.6) ** 2)
+        return (3 * standing + upright) / 4
+    if name == "hopper":
+        gap = data.body("torso").xipos[2] - data.body("foot").xipos[2]
+        return float(0.6 <= gap <= 2)
+    return upright
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_urlb_rewards_on_random_states_follow_their_formulas(name: str) -> None:
+    domain, _, task = name.partition("_")
+    ours, wanted = [], []
+    for data, readings in states_of(domain):
+        ours.append(robot(domain).tasks[task](readings)[0])
+        wanted.append(FORMULAS[name](data))
+    np.testing.assert_allclose(ours, wanted, atol=1e-12)
+    assert 0 < np.mean(wanted) < 1
+    assert np.std(wanted) > 0
+
+
+@pytest.mark.parametrize("domain", ROBOTS)
+def test_there_are_four_tasks_each_and_they_share_the_observations(domain: str) -> None:
+    tasks = robot(domain).tasks
+    assert len(tasks) == 4
+    path = actions(20, 1, DIMS[domain][1])
+    seen = []
+    for task in tasks:
+        env = make_task(f"{domain}_{task}", seed=3)
+        env.reset()
+        seen.append([env.step(a).obs for a in path])
+    assert all(np.array_equal(seen[0], other) for other in seen[1:])
+
+
+@pytest.mark.parametrize("domain", ROBOTS)
+def test_a_batch_equals_single_simulations_and_a_seed_its_trajectory(domain: str) -> None:
+    batch = ENVS[domain].make(3, 7)
+    singles = [RobotEnv(robot(domain), None, [7 + i]) for i in range(3)]
+    path = actions(60, 3, DIMS[domain][1])
+    assert np.array_equal(batch.reset(), np.concatenate([s.reset() for s in singles]))
+    for action in path:
+        together = batch.step(action).obs
+        apart = [s.step(action[i : i + 1]).obs for i, s in enumerate(singles)]
+        assert np.array_equal(together, np.concatenate(apart))
+    assert len(np.unique(together, axis=0)) == 3
+
+
+@pytest.mark.parametrize("domain", ROBOTS)
+def test_the_full_state_is_saved_and_restored_to_the_bit(domain: str) -> None:
+    """qpos and qvel would not do: warm starts, activations and sensors are part of the future."""
+    env = ENVS[domain].make(2, 0)
+    env.reset()
+    path = actions(1100, 2, DIMS[domain][1])
+    for action in path[:950]:
+        env.step(action)
+    saved = env.state_dict()
+    twin = ENVS[domain].make(2, 99)
+    twin.load_state_dict(saved)
+    for t, action in enumerate(path[950:]):
+        ours, theirs = env.step(action), twin.step(action)
+        assert np.array_equal(ours.obs, theirs.obs)
+        assert ours.last == theirs.last == (t == 49)
+        if ours.last:  # the generators of the starts are part of the state too
+            assert np.array_equal(env.reset(), twin.reset())
+
+
+def test_an_unstable_simulation_is_an_error_with_env_step_and_seed() -> None:
+    env = make_task("walker_run", num_envs=2, seed=5)
+    env.reset()
+    env.step(actions(1, 2, 6)[0])
+    env.batch.state[1, 3] = 1e20  # a coordinate flies away
+    with pytest.raises(RunError, match=r"walker_run is unstable at step 2.*seed 6.*WARN"):
+        env.step(actions(1, 2, 6)[0])
+
+
+def test_models_are_what_the_suite_means() -> None:
+    assert robot("cheetah").model.body_mass.sum() == pytest.approx(14)
+    floors = {"hopper": ("floor", 100), "cheetah": ("ground", 200)}
+    for name, (geom, size) in floors.items():
+        assert robot(name).model.geom(geom).size[0] == size
+
+
+def test_an_unknown_task_is_named_with_those_there_are() -> None:
+    with pytest.raises(InputError, match="walker_stand, walker_walk, walker_run, walker_flip"):
+        make_task("walker_dance")
+    with pytest.raises(InputError, match="quadruped_"):
+        make_task("humanoid_run")
