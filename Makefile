@@ -1,13 +1,14 @@
 # make demo   discover ten skills in the tree maze and show them
 # make test   run the tests
 # make check  format, lint, types and tests
+# make bench  the speed of everything hot, as ratios
 # Everything runs in .venv, which `make install` prepares from constraints.txt.
 
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO := runs/demo
 
-.PHONY: install demo test test-slow check format lint types bench clean
+.PHONY: install demo test test-slow test-kill check format lint types bench clean
 
 install: .venv/installed
 
@@ -28,6 +29,9 @@ test: install
 
 test-slow: install
 	$(BIN)/python -m pytest -m slow
+
+test-kill: install
+	$(BIN)/python -m pytest -m slow tests/slow/test_kill.py
 
 check: install format lint types test
 

@@ -105,7 +105,14 @@ def test_acting_adds_unclipped_noise_and_keeps_inside(agent: DDPG) -> None:
 
 
 def learner(num_envs: int = 1, **values: object) -> OffPolicyLearner:
-    small = {"hidden": 8, "batch_size": 8, "replay": 3000, "random_steps": 100, **values}
+    small = {
+        "envs": num_envs,
+        "hidden": 8,
+        "batch_size": 8,
+        "replay": 3000,
+        "random_steps": 100,
+        **values,
+    }
     env = ENVS["cheetah"].make(num_envs, 0)
     info = ObsInfo(env.obs_dim, torch.zeros(env.obs_dim), torch.ones(env.obs_dim))
     torch.manual_seed(0)

@@ -18,7 +18,7 @@ def plain(net: MLP, x: Tensor, flat: Tensor) -> Tensor:
     layers, norm = net.views(flat)
     for i, (weight, bias) in enumerate(layers[:-1]):
         x = F.linear(x, weight, bias)
-        x = F.layer_norm(x, x.shape[1:], *norm).tanh() if norm and i == 0 else x.relu()
+        x = F.layer_norm(x, x.shape[1:], norm[0], norm[1]).tanh() if norm and i == 0 else x.relu()
     weight, bias = layers[-1]
     own, out = weight.shape[1] // net.heads, weight.shape[0] // net.heads
     heads = []

@@ -10,15 +10,14 @@ import torch
 
 from comsd import checkpoint, replay
 from comsd.errors import InputError
-from comsd.replay import Replay
+from comsd.replay import Layout, Replay
 
 HORIZON, HOLD, ENVS = 10, 4, 2
+WALKER = Layout(10**6, 1, 24, 6, 64, horizon=1000, hold=50)
 
 
 def make(capacity: int = 36, num_envs: int = ENVS) -> Replay:
-    return Replay(
-        capacity, num_envs, 1, 1, 1, horizon=HORIZON, hold=HOLD, device=torch.device("cpu")
-    )
+    return Replay(Layout(capacity, num_envs, 1, 1, 1, HORIZON, HOLD), torch.device("cpu"))
 
 
 def play(memory: Replay, episodes: int, steps: int = HORIZON) -> None:
@@ -87,16 +86,16 @@ def test_windows_of_one_skill_do_not_straddle_a_change() -> None:
 
 
 def test_walker_at_a_million_takes_at_most_150_megabytes() -> None:
-    memory = Replay(10**6, 1, 24, 6, 64, horizon=1000, hold=50, device=torch.device("cpu"))
+    memory = Replay(WALKER, torch.device("cpu"))
     held = sum(column.nbytes for column in (*memory._columns().values(), memory.skill))
-    assert held == memory.bytes <= 150e6
+    assert held == WALKER.bytes <= 150e6
     assert memory.rows == 1_001_000  # a million transitions and an end for every episode
 
 
 def test_too_little_memory_is_said_before_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "free_memory", lambda: 50_000_000)
     with pytest.raises(InputError, match=r"agent.replay is 1000000.*at most 36\d\d\d\d"):
-        Replay(10**6, 1, 24, 6, 64, horizon=1000, hold=50, device=torch.device("cpu"))
+        WALKER.check_memory()
 
 
 def contents(memory: Replay) -> list[np.ndarray]:
@@ -106,7 +105,7 @@ def contents(memory: Replay) -> list[np.ndarray]:
 
 def test_rows_are_written_once_and_restored_exactly(tmp_path: Path) -> None:
     memory = make(capacity=80)
-    written: dict[str, float] = {}
+    written: dict[str, int] = {}
     for step in range(1, 12):
         play(memory, 1, steps=HORIZON)
         checkpoint.save(tmp_path, step, {"replay": memory.state_dict()})

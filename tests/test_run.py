@@ -301,7 +301,7 @@ def test_checkpoints_of_another_config_are_refused(run_copy: Path) -> None:
     file = run_copy / "config.json"
     file.write_text(file.read_text().replace('"skills": 3', '"skills": 4'))
     for verb in (comsd.resume, comsd.evaluate):
-        with pytest.raises(RunError, match="do not fit"):
+        with pytest.raises(InputError, match="do not fit"):
             verb(run_copy)
 
 

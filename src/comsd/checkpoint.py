@@ -25,7 +25,7 @@ from safetensors.torch import load as decode
 from safetensors.torch import save as encode
 from torch import Tensor
 
-from comsd.errors import RunError
+from comsd.errors import InputError, RunError
 
 FORMAT = 2
 KEEP = 2
@@ -223,7 +223,10 @@ def read(place: Path, branches: list[str] | None = None) -> dict[str, Any]:
     try:
         manifest = json.loads((place / MANIFEST).read_text())
         if manifest["format"] != FORMAT:
-            raise RunError(f"{place} has format {manifest['format']}, this version reads {FORMAT}")
+            raise InputError(
+                f"{place} was written by another version: format {manifest['format']}, "
+                f"this one reads format {FORMAT}"
+            )
         if manifest.pop("seal") != seal(manifest):
             raise RunError(f"{place / MANIFEST} is damaged: its checksum does not match")
         state = {}

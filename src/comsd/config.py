@@ -106,6 +106,7 @@ class RunSettings(Settings):
     )
     rollouts: int = setting(100, "rollouts per skill in an evaluation", "ours", low=1)
     checkpoint_every: int = setting(125_000, "environment steps between checkpoints", "ours", low=1)
+    tensorboard: bool = setting(False, "also write TensorBoard files; needs the extra", "ours")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -55,7 +55,8 @@ class Contrast(nn.Module):
         skills, owner = self.space.distinct(batch.skill)
         if not self.skills_are_queries:
             skills = unit(skills if self.f2 is None else self.f2(skills))
-        return Contrasted(*self.f1(batch.obs, batch.next_obs), skills, owner)
+        state, key = self.f1(batch.obs, batch.next_obs)
+        return Contrasted(state, key, skills, owner)
 
     def loss(self, x: Contrasted) -> Tensor:
         return info_nce(x.query, x.key, x.owner, self.temperature)  # Eq. 7, negated

@@ -73,6 +73,7 @@ def train(run: Run, report: Callable[[str], None]) -> None:
         for note in notes:
             report(note)
         began, start = time.monotonic() - seconds, learner.steps
+        run.open_board(start)
         look = evaluator(run)
         with Progress(settings.steps, start, look.headline, report) as progress:
             while learner.steps < settings.steps and stop.signal is None:
@@ -106,10 +107,12 @@ def advance(
         figures = metrics | learner.health()
         values = {name: float(value.mean()) for name, value in figures.items()}
         run.metrics.append({"step": learner.steps, **values, "seconds": round(seconds(), 2)})
+        run.show_on_board(learner.steps, values)
         progress.show(values)
     if due(settings.evaluate_every):
         figures = look.follow(learner.agent, learner.method)
         run.evaluations.append({"step": learner.steps, **figures})
+        run.show_on_board(learner.steps, {f"evaluation/{k}": v for k, v in figures.items()})
         progress.show(figures)
     if due(settings.checkpoint_every) and not done:
         run.save(learner, seconds())

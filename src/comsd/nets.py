@@ -186,7 +186,8 @@ class MLP(nn.Module):
             weight, bias = self.transposed[i]
             if i == 0 and self.norm:
                 torch.addmm(bias, x, weight, out=hidden)
-                x, mean, rstd = layer_norm(hidden, (len(bias),), *self.norm_views, 1e-5)
+                scale, shift = self.norm_views
+                x, mean, rstd = layer_norm(hidden, (len(bias),), scale, shift, 1e-5)
                 scratch.norm, scratch.mean = (hidden, rstd, x.tanh_()), mean
             else:
                 x = add_relu(torch.mm(x, weight, out=hidden), bias)
@@ -235,7 +236,7 @@ class MLP(nn.Module):
                 weight = weight * self.mask
             x = F.linear(x, weight, bias)
             if i == 0 and norm:
-                x = F.layer_norm(x, (x.shape[1],), *norm).tanh()
+                x = F.layer_norm(x, (x.shape[1],), norm[0], norm[1]).tanh()
             elif i < last:
                 x = x.relu()
         return x

@@ -8,7 +8,8 @@ as soon as its last observation is written, and no window crosses an episode or 
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,43 +32,54 @@ def free_memory() -> int | None:
         return None
 
 
-class Replay:
-    """The last `capacity` transitions of `num_envs` environments that move in step."""
+class Layout(NamedTuple):
+    """The size of a replay, before any memory is taken."""
 
-    def __init__(
-        self,
-        capacity: int,
-        num_envs: int,
-        obs_dim: int,
-        action_dim: int,
-        skill_dim: int,
-        *,
-        horizon: int,
-        hold: int,
-        device: torch.device,
-    ) -> None:
-        steps = -(-capacity // num_envs)  # per environment
-        episodes = -(-steps // horizon)
-        self.rows = steps + episodes  # every episode ends in a row without an action
-        self.num_envs, self.device = num_envs, device
+    capacity: int  # transitions
+    num_envs: int
+    obs_dim: int
+    action_dim: int
+    skill_dim: int
+    horizon: int  # steps of an episode
+    hold: int  # steps of a segment
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        steps = -(-self.capacity // self.num_envs)  # per environment
+        episodes = -(-steps // self.horizon)
+        rows = steps + episodes  # every episode ends in a row without an action
         # Segments still referred to: those of the episodes in the ring, one of them cut in two.
-        segments = (episodes + 2) * -(-horizon // min(hold, horizon)) * num_envs
-        shapes = {
-            "obs": (self.rows, num_envs, obs_dim),
-            "action": (self.rows, num_envs, action_dim),
-            "reward": (self.rows, num_envs),
-            "segment": (self.rows, num_envs),
-            "episode": (self.rows,),
-            "skill": (segments, skill_dim),
+        per_episode = -(-self.horizon // min(self.hold, self.horizon))
+        return {
+            "obs": (rows, self.num_envs, self.obs_dim),
+            "action": (rows, self.num_envs, self.action_dim),
+            "reward": (rows, self.num_envs),
+            "segment": (rows, self.num_envs),
+            "episode": (rows,),
+            "skill": ((episodes + 2) * per_episode * self.num_envs, self.skill_dim),
         }
-        self.bytes = 4 * sum(int(np.prod(shape)) for shape in shapes.values())
-        free = free_memory() if device.type == "cpu" else None
+
+    @property
+    def bytes(self) -> int:
+        return 4 * sum(math.prod(shape) for shape in self.shapes.values())
+
+    def check_memory(self) -> None:
+        free = free_memory()
         if free is not None and self.bytes > free:
-            fits = int(capacity * free / self.bytes)
             raise InputError(
-                f"agent.replay is {capacity}: it needs {self.bytes / 1e9:.1f} GB of memory and "
-                f"{free / 1e9:.1f} GB are free; it must be at most {fits}"
+                f"agent.replay is {self.capacity}: it needs {self.bytes / 1e9:.1f} GB of memory "
+                f"and {free / 1e9:.1f} GB are free; it must be at most "
+                f"{int(self.capacity * free / self.bytes)}"
             )
+
+
+class Replay:
+    """The last transitions of environments that move in step."""
+
+    def __init__(self, layout: Layout, device: torch.device) -> None:
+        self.num_envs, self.device = layout.num_envs, device
+        shapes = layout.shapes
+        self.rows = shapes["obs"][0]
         integers = ("segment", "episode")
         make = {
             name: torch.zeros(

@@ -2,6 +2,7 @@
 
 config.json        every setting, its source, the versions and the commit it ran with
 metrics.csv        a line every `log_every` steps
+tensorboard/       the same for TensorBoard, if asked for
 evaluations.csv    a line every `evaluate_every` steps
 checkpoints/       the two newest states, exact to the bit
 lock               held by the process that writes here
@@ -20,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
@@ -57,7 +59,7 @@ def commit() -> str:
 
 
 def provenance() -> dict[str, str]:
-    packages = ("comsd", "torch", "numpy", "scipy")
+    packages = ("comsd", "torch", "numpy", "scipy", "mujoco")
     return {
         **{name: version(name) for name in packages},
         "python": platform.python_version(),
@@ -70,6 +72,16 @@ def check_device(device: str) -> None:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError):
         raise InputError(f"device is {device!r}, but torch finds none here") from None
+
+
+def check_possible(config: Config) -> None:
+    """Say now what would fail later: memory, a compiler, an extra that is not installed."""
+    spec, space = ENVS[config.run.env], SPACES[config.run.space](config.run.skills)
+    AGENTS[spec.agent].check(config.agent, space, spec.make(1, 0), torch.device(config.run.device))
+    if config.run.tensorboard and find_spec("tensorboard") is None:
+        raise InputError(
+            "tensorboard is True but needs the extra: pip install 'comsd[tensorboard]'"
+        )
 
 
 def is_unused(path: Path) -> bool:
@@ -138,11 +150,13 @@ class Run:
         self.evaluations = Table(self.path / "evaluations.csv")
         self._lock: IO[str] | None = None
         self._policy: Policy | None = None
+        self._board: Any = None
 
     @classmethod
     def create(cls, path: Path | str, config: Config, sources: dict[str, str]) -> Run:
         path = Path(path)
         check_device(config.run.device)
+        check_possible(config)
         record = {"config": config.to_json(), "sources": sources, "versions": provenance()}
         taken = InputError(
             f"run {path} exists and is never overwritten: "
@@ -203,8 +217,22 @@ class Run:
         try:
             agent.load_state_dict(state["agent"])
         except RuntimeError:
-            raise RunError(f"the checkpoints of {self.path} do not fit config.json") from None
+            raise InputError(f"the checkpoints of {self.path} do not fit config.json") from None
         return agent
+
+    # --- TensorBoard, if asked for ------------------------------------------------------------
+
+    def open_board(self, step: int) -> None:
+        if self.config.run.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            place = str(self.path / "tensorboard")
+            self._board = SummaryWriter(place, purge_step=step)  # what came later is redone
+
+    def show_on_board(self, step: int, values: dict[str, float]) -> None:
+        if self._board is not None:
+            for name, value in values.items():
+                self._board.add_scalar(name, value, step)
 
     # --- state --------------------------------------------------------------------------------
 
@@ -224,6 +252,9 @@ class Run:
         self._lock = file
 
     def unlock(self) -> None:
+        if self._board is not None:
+            self._board.close()
+            self._board = None
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -264,8 +295,8 @@ class Run:
         notes = [f"{problem}; continuing from the checkpoint before it" for problem in problems]
         try:
             learner.load_state_dict(state)
-        except (RuntimeError, KeyError, ValueError):
-            raise RunError(f"the checkpoints in {folder} do not fit config.json") from None
+        except (RuntimeError, KeyError, ValueError, TypeError):
+            raise InputError(f"the checkpoints in {folder} do not fit config.json") from None
         before, now = state["run"].get("versions", {}), provenance()
         if changed := [name for name in now if before.get(name) != now[name]]:
             notes.append(f"other versions than before ({', '.join(changed)}): not exact to the bit")

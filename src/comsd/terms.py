@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -83,12 +84,14 @@ def retrieval(scores: Tensor, skill: Tensor) -> Tensor:
     return (found == skill).all(-1).float().mean()
 
 
-def by_tercile(name: str, flag: Tensor, values: Tensor) -> Metrics:
-    """Means of the values where the flag is low, middle and high."""
+def by_tercile(group: str, flag: Tensor, terms: Mapping[str, Tensor]) -> Metrics:
+    """Means of each term where the flag is low, middle and high; of all rows if none is."""
     third = (flag * 3).long().clamp(0, 2)
+    rows = {label: third == i for i, label in enumerate(("low", "mid", "high"))}
     return {
-        f"{name}_{label}": values[third == i].mean() if bool((third == i).any()) else values.mean()
-        for i, label in enumerate(("low", "mid", "high"))
+        f"{group}/{name}_{label}": (values[at] if bool(at.any()) else values).mean()
+        for name, values in terms.items()
+        for label, at in rows.items()
     }
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from comsd.agents.base import AgentConfig
 from comsd.agents.ddpg import DDPG, DDPGConfig
@@ -25,11 +26,12 @@ class AgentKind:
     config_class: type[AgentConfig]
     make: Callable[[Any, SkillSpace, ObsInfo, int], Any]  # (config, skills, observations, actions)
     learner: Callable[[Env, Any, Method, np.random.SeedSequence], Learner]
+    check: Callable[[Any, SkillSpace, Env, torch.device], None] = lambda *_: None  # before a run
 
 
 AGENTS: dict[str, AgentKind] = {
     "ppo": AgentKind(PPOConfig, PPO, OnPolicyLearner),
-    "ddpg": AgentKind(DDPGConfig, DDPG, OffPolicyLearner),
+    "ddpg": AgentKind(DDPGConfig, DDPG, OffPolicyLearner, OffPolicyLearner.check_possible),
 }
 
 __all__ = ["AGENTS", "AgentConfig", "AgentKind"]

@@ -8,15 +8,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from comsd.agents.ddpg import DDPG
+from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.compiling import check_compiler, compile_agent, compiled_learn
 from comsd.envs.base import Env
 from comsd.errors import RunError
 from comsd.learners.base import random_state, restore_random
 from comsd.methods.base import Method
-from comsd.replay import Replay
+from comsd.replay import Layout, Replay
+from comsd.skills import SkillSpace
 from comsd.terms import retrieval
 from comsd.types import Batch, Metrics
+
+
+def layout(config: DDPGConfig, space: SkillSpace, env: Env) -> Layout:
+    sizes = (config.envs, env.obs_dim, env.action_dim, space.dim)
+    return Layout(config.replay, *sizes, horizon=env.horizon, hold=config.hold)
 
 
 class OffPolicyLearner:
@@ -28,7 +34,6 @@ class OffPolicyLearner:
         self.optimizer = method.optimizer()
         self.learn = method.learn
         if self.config.compile:
-            check_compiler(self.device)
             self.learn = compiled_learn(method)
             compile_agent(agent)
         skills, actions, replay, health, noise = seed.spawn(5)
@@ -39,21 +44,21 @@ class OffPolicyLearner:
             "health": np.random.default_rng(health),
         }
         self.noise = torch.Generator(self.device).manual_seed(int(noise.generate_state(1)[0]))
-        c = self.config
-        self.replay = Replay(
-            c.replay,
-            env.num_envs,
-            env.obs_dim,
-            env.action_dim,
-            self.space.dim,
-            horizon=env.horizon,
-            hold=c.hold,
-            device=self.device,
-        )
+        self.replay = Replay(layout(self.config, self.space, env), self.device)
         self.steps = self.updates = 0
         self.clock = 0  # of the episode
         self.obs = env.reset()
         self.replay.begin(self.obs)
+
+    @staticmethod
+    def check_possible(
+        config: DDPGConfig, space: SkillSpace, env: Env, device: torch.device
+    ) -> None:
+        """Raise InputError where a run could not start."""
+        if device.type == "cpu":
+            layout(config, space, env).check_memory()
+        if config.compile:
+            check_compiler(device)
 
     # --- gathering ----------------------------------------------------------------------------
 

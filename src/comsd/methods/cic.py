@@ -73,4 +73,4 @@ class CIC(Method):
 
     def health(self, batch: Batch) -> Metrics:
         reward = self.entropy(self.embed(batch).state)
-        return by_tercile("cic/r_exp", self.space.flag(batch.skill), reward)
+        return by_tercile("cic", self.space.flag(batch.skill), {"r_exp": reward})

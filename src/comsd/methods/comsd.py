@@ -144,7 +144,8 @@ class ComSD(Method):
         return self.contrast.scores(self.contrast(batch)) if self.contrasts else None
 
     def health(self, batch: Batch) -> Metrics:
-        flag, metrics = self.space.flag(batch.skill), {}
-        for name, value in self.terms(batch, self.embed(batch)).items():
-            metrics |= by_tercile(f"comsd/{name}", flag, value)
+        terms, flag = self.terms(batch, self.embed(batch)), self.space.flag(batch.skill)
+        metrics = by_tercile("comsd", flag, terms)
+        if self.config.exploration:
+            metrics["comsd/variance"] = self.entropy.moments.variance
         return metrics

@@ -1,0 +1,110 @@
+"""What the tests of robot runs share: small runs, real processes, and what makes two runs equal."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from comsd import checkpoint
+from comsd.learners.off_policy import OffPolicyLearner
+from comsd.run import TIME_COLUMNS, Run
+
+SMALL: dict[str, Any] = {
+    "env": "hopper",
+    "preset": "smoke",
+    "skills": 8,
+    "steps": 1600,
+    "checkpoint_every": 100,
+    "log_every": 100,
+    "evaluate_every": 10**6,
+}
+WORDS = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "comsd.cli", *words]
+
+
+def start(run: Path, *more: str) -> subprocess.Popen[bytes]:
+    words = command("pretrain", "comsd", *WORDS, "--run", str(run), *more)
+    return subprocess.Popen(words, stderr=subprocess.DEVNULL)
+
+
+def resume(run: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command("resume", str(run)), stderr=subprocess.DEVNULL)
+
+
+def newest(run: Path) -> str:
+    return max((p.name for p in checkpoint.found(run / "checkpoints")), default="")
+
+
+def fingerprint(path: Path) -> str:
+    """Hash of networks, optimisers, generators, simulator, replay and tables without times."""
+    run = Run(path)
+    learner = run.learner()
+    assert isinstance(learner, OffPolicyLearner)
+    run.restore(learner)
+    state = learner.state_dict()
+    state["replay"].pop("pieces")  # where it is cut depends on when it was saved
+    tensors: dict[str, torch.Tensor] = {}
+    tree = checkpoint.pack(state, "", tensors)
+    total = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
+    tensors |= learner.replay._columns()
+    for name, tensor in sorted(tensors.items()):
+        total.update(name.encode() + tensor.numpy().tobytes())
+    for table in (run.metrics, run.evaluations):
+        for row in csv.DictReader(table.path.open()):
+            kept = {k: v for k, v in row.items() if k not in TIME_COLUMNS}
+            total.update(json.dumps(kept).encode())
+    return total.hexdigest()
+
+
+DYING = """
+import os, shutil, sys
+from pathlib import Path
+import comsd
+from comsd import checkpoint
+run, moment, save = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+count, saves = -1, 0
+def dying(function):
+    def wrapped(*words, **options):
+        global count
+        if count >= 0:
+            if count == moment:
+                os._exit(9)
+            count += 1
+        return function(*words, **options)
+    return wrapped
+checkpoint.write_file = dying(checkpoint.write_file)
+checkpoint.flush = dying(checkpoint.flush)
+shutil.rmtree = dying(shutil.rmtree)
+Path.rename = dying(Path.rename)
+Path.unlink = dying(Path.unlink)
+original = checkpoint.save
+def counted(*words):
+    global count, saves
+    saves += 1
+    count = 0 if saves == save else -1
+    place = original(*words)
+    count = -1
+    return place
+checkpoint.save = counted
+if (run / "config.json").exists():
+    comsd.resume(run)
+else:
+    comsd.pretrain("comsd", run=run, **SETTINGS)
+"""
+
+
+def die_inside_a_save(run: Path, moment: int, save: int) -> int:
+    """A process that ends at the n-th file operation of a save, as if by kill -9; its exit code."""
+    script = DYING.replace("SETTINGS", repr(SMALL))
+    words = [sys.executable, "-c", script, str(run), str(moment), str(save)]
+    return subprocess.run(words, stderr=subprocess.DEVNULL).returncode

@@ -1,0 +1,54 @@
+"""Compiled losses against the eager update with its written-out gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from comsd import compiling
+from comsd.agents.ddpg import DDPG, DDPGConfig
+from comsd.methods import METHODS
+from comsd.skills import Box
+from comsd.types import ObsInfo
+from test_ddpg import OBS, batch_of
+
+
+def run(method_name: str, compiled: bool, updates: int) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    space, info = Box(3), ObsInfo(4, OBS.mean, OBS.std)
+    agent = DDPG(DDPGConfig(hidden=16), space, info, 2)
+    kind = METHODS[method_name]
+    method = kind(kind.config_class(hidden=16, k=4), space, info)  # pyright: ignore[reportCallIssue]
+    optimizer, generator = method.optimizer(), torch.Generator().manual_seed(0)
+    learn: Callable[..., Any] = method.learn
+    if compiled:
+        learn = compiling.compiled_learn(method)
+        compiling.compile_agent(agent)
+    for i in range(updates):
+        with torch._dynamo.config.patch(error_on_recompile=compiled and i > 0):
+            batch = batch_of(32)._replace(reward=torch.full((32,), float(i)))
+            agent.update(batch, learn(batch, optimizer)[0], generator)
+    return [*agent.state_dict().values(), *method.state_dict().values()]
+
+
+@pytest.mark.parametrize("name", ["comsd", "cic"])
+def test_one_graph_each_no_recompiles_and_the_same_numbers(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The graphs as torch.compile sees them, without the minutes its code generator takes."""
+
+    def traced(function: Callable[..., Any]) -> Callable[..., Any]:
+        return torch.compile(function, fullgraph=True, dynamic=False, backend="aot_eager")
+
+    torch._dynamo.reset()
+    monkeypatch.setattr(compiling, "whole", traced)
+    torch.testing.assert_close(run(name, True, 4), run(name, False, 4), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_generated_code_gives_the_same_numbers() -> None:
+    torch._dynamo.reset()
+    torch.testing.assert_close(run("comsd", True, 4), run("comsd", False, 4), atol=1e-5, rtol=1e-4)

@@ -1,0 +1,181 @@
+"""Runs on robots: exact resume whatever happens, and how they look from outside."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import comsd
+from comsd.errors import InputError
+from comsd.run import Run
+from robot_runs import SMALL, command, die_inside_a_save, fingerprint, newest, resume, start
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing disturbed."""
+    path = tmp_path_factory.mktemp("runs") / "whole"
+    comsd.pretrain("comsd", run=path, **SMALL)
+    return path
+
+
+@pytest.fixture(scope="module")
+def wanted(whole: Path) -> str:
+    return fingerprint(whole)
+
+
+def test_kill_9_then_resume_equals_the_undisturbed_run(wanted: str, tmp_path: Path) -> None:
+    run, rng = tmp_path / "killed", np.random.default_rng(0)
+    for attempt in range(2):
+        before = newest(run)
+        process = resume(run) if attempt else start(run)
+        while newest(run) == before:
+            assert process.poll() is None
+            time.sleep(0.002)
+        time.sleep(float(rng.uniform(0, 0.4)))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    comsd.resume(run)
+    assert fingerprint(run) == wanted
+
+
+@pytest.mark.parametrize("moment", [0, 1, 8, 11])
+def test_dying_inside_a_save_loses_nothing(moment: int, wanted: str, tmp_path: Path) -> None:
+    """Writing a piece, renaming it, the branches, the manifest, the rename, the clearing away."""
+    run = tmp_path / "run"
+    assert die_inside_a_save(run, moment, save=12) == 9
+    comsd.resume(run)
+    assert fingerprint(run) == wanted
+
+
+def test_a_signal_saves_in_time_and_the_rest_is_the_same(wanted: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start(run)
+    while not newest(run):
+        time.sleep(0.01)
+    asked = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 128 + signal.SIGTERM
+    assert time.monotonic() - asked < 10
+    assert resume(run).wait(60) == 0
+    assert fingerprint(run) == wanted
+
+
+def test_several_environments_resume_exactly_too(tmp_path: Path) -> None:
+    settings = {**SMALL, "steps": 1600, "agent": {"envs": 4}}
+    comsd.pretrain("cic", run=tmp_path / "whole", **settings)
+    comsd.pretrain("cic", run=tmp_path / "parts", **{**settings, "steps": 800})
+    record = json.loads((tmp_path / "parts" / "config.json").read_text())
+    record["config"]["run"]["steps"] = 1600
+    (tmp_path / "parts" / "config.json").write_text(json.dumps(record))
+    # The last line of the tables belongs to the end of the shorter run: step 800 in both.
+    comsd.resume(tmp_path / "parts")
+    runs = [Run(tmp_path / name) for name in ("whole", "parts")]
+    states = []
+    for run in runs:
+        learner = run.learner()
+        run.restore(learner)
+        states.append(learner.agent.act(torch.ones(1, 15), torch.ones(1, 8)))
+    assert torch.equal(*states)
+
+
+def test_the_policy_is_loaded_without_optimisers_and_replay(whole: Path) -> None:
+    for place in (whole / "checkpoints").glob("[0-9]*"):
+        assert (place / "agent.safetensors").stat().st_size < 100_000
+    action = comsd.load(whole).policy.act(torch.zeros(3, 15), torch.rand(3, 8))
+    assert action.shape == (3, 4)
+    assert action.abs().max() <= 1
+
+
+def test_the_log_has_the_health_figures(whole: Path) -> None:
+    rows = Run(whole).metrics.rows()
+    assert rows[0]["step"] == "200"  # nothing to say before learning begins
+    columns = set(rows[0])
+    for name in ("r_exp", "r_div", "r_div_weighted"):
+        assert {f"comsd/{name}"} | {f"comsd/{name}_{t}" for t in ("low", "mid", "high")} <= columns
+    assert {"health/retrieval", "comsd/nce", "comsd/variance", "ddpg/q"} <= columns
+    looks = Run(whole).evaluations.rows()[-1]
+    assert {"held_out_retrieval", "akd_range_flag", "akd_max_flag"} <= set(looks)
+    assert float(looks["held_out_chance"]) == pytest.approx(1 / 200)
+
+
+def test_evaluate_measures_three_sweeps_and_draws(whole: Path) -> None:
+    result = comsd.evaluate(whole)
+    assert {f"akd_range_{s}" for s in ("constant", "flag", "random")} <= set(result.metrics)
+    assert result.random["akd_max_constant"] > 1  # random torques shake the robot
+    assert 0 <= result.metrics["identification"] <= 1
+    assert result.picture.stat().st_size > 10_000
+    with pytest.raises(InputError, match="random_start is for mazes"):
+        comsd.evaluate(whole, random_start=True)
+
+
+def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    settings = {**SMALL, "steps": 400, "tensorboard": True}
+    run = comsd.pretrain("comsd", run=tmp_path / "run", **settings)
+    board = EventAccumulator(str(run.path / "tensorboard")).Reload()
+    rows = run.metrics.rows()
+    shown = board.Scalars("comsd/r_exp")
+    assert [event.step for event in shown] == [int(row["step"]) for row in rows]
+    assert shown[-1].value == pytest.approx(float(rows[-1]["comsd/r_exp"]), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("pretrain comsd --env waker", "env is 'waker' (did you mean 'walker'?)"),
+        ("pretrain comsd --env walker --preset tiny", "preset is 'tiny'"),
+        (
+            "pretrain comsd --env walker --agent.replay 0",
+            "agent.replay is 0; it must be at least 1",
+        ),
+        ("pretrain comsd --env walker --agent.replay 999999999999", "it must be at most"),
+        ("pretrain comsd --env walker --agent.horizon 9", "option is '--agent.horizon'"),
+        ("pretrain diayn --env walker --space box", "allowed for diayn: one-hot"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing(
+    words: str, message: str, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    answer = subprocess.run(
+        [*command(*words.split()), "--run", str(run)], capture_output=True, text=True
+    )
+    assert answer.returncode == 2
+    assert message in answer.stderr
+    assert answer.stderr.count("\n") == 1
+    assert not run.exists()
+
+
+def test_no_compiler_is_said_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._inductor import cpp_builder, exc
+
+    def none() -> str:
+        raise exc.InvalidCxxCompiler
+
+    monkeypatch.setattr(cpp_builder, "get_cpp_compiler", none)
+    with pytest.raises(InputError, match=r"agent.compile is True but needs a C\+\+ compiler"):
+        comsd.pretrain("comsd", run=tmp_path / "run", **SMALL, agent={"compile": True})
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_checkpoint_of_another_version_is_refused(whole: Path, tmp_path: Path) -> None:
+    import shutil
+
+    run = tmp_path / "copy"
+    shutil.copytree(whole, run)
+    for place in (run / "checkpoints").glob("[0-9]*"):
+        manifest = json.loads((place / "state.json").read_text())
+        (place / "state.json").write_text(json.dumps({**manifest, "format": 1}))
+    with pytest.raises(InputError, match="another version: format 1"):
+        comsd.resume(run)
