@@ -46,6 +46,9 @@ types: install
 
 bench: install
 	$(BIN)/python benchmarks/maze_cycle.py
+	$(BIN)/python benchmarks/robots.py
+	$(BIN)/python benchmarks/update.py
+	$(BIN)/python benchmarks/training.py
 
 clean:
 	rm -rf .venv

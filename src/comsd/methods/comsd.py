@@ -47,8 +47,7 @@ class ComSDConfig(MethodConfig):
     k: int = setting(16, "nearest neighbours", "CIC's code", low=2)
     knn: Literal["embedding", "trajectory", "observation", "frozen-random"] = setting(
         "embedding",
-        "h of Eq. 10: embedding of s', f1(tau), s' itself, or an untrained net (s against s': "
-        "all that the released maze code computes)",
+        "h of Eq. 10: embedding of s', f1(tau), s' itself, or (as released) an untrained net",
         "paper: 'following CIC'",
     )
     knn_form: Literal["log", "log1p"] = setting("log1p", "mean of logs, or CIC's form", "CIC")
@@ -119,7 +118,7 @@ class ComSD(Method):
             return self.entropy(self.f_frozen(batch.obs), self.f_frozen(batch.next_obs))
         if self.config.knn == "observation":
             return self.entropy(batch.next_obs)
-        assert features is not None
+        assert features is not None  # since it contrasts
         return self.entropy(features.state if self.config.knn == "embedding" else features.key)
 
     def terms(self, batch: Batch, features: Contrasted | None) -> dict[str, Tensor]:
@@ -129,8 +128,8 @@ class ComSD(Method):
             terms["r_exp"] = self.explore(batch, features)  # Eq. 10
         if c.diversity:
             assert features is not None
-            log_q = self.contrast.log_q(features)
-            terms["r_div"] = log_q.exp() if c.diversity_form == "q" else log_q  # Eq. 8
+            log = self.contrast.log_q(features)
+            terms["r_div"] = log.exp() if c.diversity_form == "q" else log  # Eq. 8
             terms["r_div_weighted"] = c.alpha * self.beta(batch.skill) * terms["r_div"]
         return terms
 
@@ -144,8 +143,8 @@ class ComSD(Method):
         return self.contrast.scores(self.contrast(batch)) if self.contrasts else None
 
     def health(self, batch: Batch) -> Metrics:
-        terms, flag = self.terms(batch, self.embed(batch)), self.space.flag(batch.skill)
-        metrics = by_tercile("comsd", flag, terms)
+        terms = self.terms(batch, self.embed(batch))
+        metrics = by_tercile("comsd", self.space.flag(batch.skill), terms)
         if self.config.exploration:
             metrics["comsd/variance"] = self.entropy.moments.variance
         return metrics

@@ -1,0 +1,74 @@
+"""Where the time of a lite training step on Walker goes.
+
+    python benchmarks/training.py [seconds]
+
+The real loop (`comsd.loop.advance`) with its logging, evaluations left out, checkpoints at their
+interval; the environment, acting and the update are timed inside it, the rest is by difference.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from comsd.config import resolve
+from comsd.evaluation import evaluator
+from comsd.learners.off_policy import OffPolicyLearner
+from comsd.loop import advance, prepare
+from comsd.progress import Progress
+from comsd.run import Run
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*words: Any, **options: Any) -> Any:
+            began = time.perf_counter()
+            result = function(*words, **options)
+            self.seconds += time.perf_counter() - began
+            return result
+
+        return timed
+
+
+def main(seconds: float) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        never: dict[str, Any] = {"evaluate_every": 10**9}
+        run = Run.create(Path(folder) / "run", *resolve("comsd", "walker", "lite", **never))
+        prepare(run)
+        learner = run.learner()
+        assert isinstance(learner, OffPolicyLearner)
+        clocks = {name: Clock() for name in ("environment", "acting", "update")}
+        learner.env.step = clocks["environment"].wrap(learner.env.step)
+        learner.env.reset = clocks["environment"].wrap(learner.env.reset)
+        learner.learn = clocks["update"].wrap(learner.learn)
+        learner.agent.update = clocks["update"].wrap(learner.agent.update)
+        player = learner.agent.player
+        learner.agent.player = lambda *words: clocks["acting"].wrap(player(*words))
+        look = evaluator(run)
+        with Progress(run.config.run.steps, 0, {}, lambda _: None) as progress:
+            while learner.steps < run.config.agent.random_steps + 400:  # pyright: ignore
+                advance(run, learner, look, lambda: 0.0, progress)
+            for clock in clocks.values():
+                clock.seconds = 0.0
+            began, first = time.perf_counter(), learner.steps
+            while time.perf_counter() - began < seconds:
+                advance(run, learner, look, lambda: 0.0, progress)
+            total, steps = time.perf_counter() - began, learner.steps - first
+    known = sum(clock.seconds for clock in clocks.values())
+    print(f"lite, walker, {torch.get_num_threads()} thread: {steps / total:.0f} steps/s")
+    for name, clock in clocks.items():
+        print(f"  {name:12s} {clock.seconds / total:6.1%}")
+    print(f"  {'all else':12s} {(total - known) / total:6.1%}  (replay, logging, checkpoints)")
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 60)
