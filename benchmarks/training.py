@@ -52,7 +52,7 @@ def main(seconds: float) -> None:
         learner.learn = clocks["update"].wrap(learner.learn)
         learner.agent.update = clocks["update"].wrap(learner.agent.update)
         player = learner.agent.player
-        learner.agent.player = lambda *words: clocks["acting"].wrap(player(*words))
+        learner.agent.player = lambda skill, rng: clocks["acting"].wrap(player(skill, rng))
         look = evaluator(run)
         with Progress(run.config.run.steps, 0, {}, lambda _: None) as progress:
             while learner.steps < run.config.agent.random_steps + 400:  # pyright: ignore

@@ -6,6 +6,7 @@
 """
 
 from comsd.api import Evaluation, evaluate, load, pretrain, resume
+from comsd.envs import make_task
 from comsd.errors import InputError, RunError
 from comsd.methods import METHODS, Method, MethodConfig
 from comsd.run import Run
@@ -27,6 +28,7 @@ __all__ = [
     "Sphere",
     "evaluate",
     "load",
+    "make_task",
     "pretrain",
     "resume",
 ]
