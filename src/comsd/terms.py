@@ -17,6 +17,11 @@ from comsd.types import Metrics
 TREE_MAX_DIM = 16  # beyond it a k-d tree degenerates to a slow linear scan
 
 
+def in_numpy(x: Tensor) -> bool:
+    """May the numbers be taken out of torch?"""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
 class RunningMoments(nn.Module):
     """Mean and variance of everything seen so far, in float64, saved with the module."""
 
@@ -32,13 +37,16 @@ class RunningMoments(nn.Module):
     @torch.no_grad()
     def update(self, values: Tensor) -> None:
         """Merge a batch (Chan et al. 1979); the variance is the population's."""
-        n, total = values.numel(), self.count + values.numel()
-        variance, mean = torch.var_mean(values, correction=0)
-        delta = mean - self.mean
-        share = n / total
-        self.variance += share * (variance - self.variance + (1 - share) * delta**2)
+        batch = torch.var_mean(values, correction=0)
+        past = self.count, self.mean, self.variance
+        if in_numpy(values):  # numbers are many times faster than tensors of one number
+            batch, past = [x.item() for x in batch], [x.item() for x in past]
+        (new_variance, new_mean), (count, mean, variance) = batch, past
+        share = values.numel() / (count + values.numel())
+        delta = new_mean - mean
+        self.variance += share * (new_variance - variance + (1 - share) * delta**2)
         self.mean += share * delta
-        self.count += n
+        self.count += values.numel()
 
     @property
     def std(self) -> Tensor:
@@ -54,8 +62,7 @@ def knn_distances(source: Tensor, target: Tensor, k: int, *, ordered: bool = Tru
     """
     if len(target) < k:
         raise InputError(f"k is too large: {k} neighbours wanted among {len(target)} states")
-    in_numpy = source.device.type == "cpu" and not torch.compiler.is_compiling()
-    if in_numpy and source.shape[1] <= TREE_MAX_DIM:
+    if in_numpy(source) and source.shape[1] <= TREE_MAX_DIM:
         # A balanced tree recurses without end where denormals are flushed and values repeat.
         tree = KDTree(target.numpy(), leafsize=32, balanced_tree=False)
         distances, _ = tree.query(source.numpy(), k)
@@ -66,16 +73,16 @@ def knn_distances(source: Tensor, target: Tensor, k: int, *, ordered: bool = Tru
     source = target if same else source - centre
     norms = target.square().sum(-1)
     own = norms if same else source.square().sum(-1)
-    squares = torch.addmm(norms, source, target.T, alpha=-2).add_(own[:, None])  # (B, N)
+    squares = torch.mm(source, target.T).mul_(-2).add_(norms)  # (B, N), each row short of its own
     if same:
-        squares.fill_diagonal_(0)
-    if in_numpy:  # several times faster than torch's partial sort
+        squares.diagonal().copy_(-own)
+    if in_numpy(squares):  # several times faster than torch's partial sort
         table = squares.numpy()
         table.partition(k - 1, 1)
-        nearest = torch.from_numpy(np.sort(table[:, :k], 1) if ordered else table[:, :k].copy())
+        nearest = torch.from_numpy(np.sort(table[:, :k], 1) if ordered else table[:, :k])
     else:
         nearest = squares.topk(k, largest=False).values
-    return nearest.clamp_min_(0).sqrt_()
+    return (nearest + own[:, None]).clamp_min_(0).sqrt_()
 
 
 def retrieval(scores: Tensor, skill: Tensor) -> Tensor:
@@ -212,4 +219,4 @@ def dynamic_weight(
     """Eq. 11: the line through (f_low, w_low) and (f_high, w_high), held between the weights."""
     (w_low, w_high), (f_low, f_high) = weights, flags
     slope = (w_high - w_low) / (f_high - f_low)
-    return (slope * (flag - f_high) + w_high).clamp(w_low, w_high)
+    return (flag - f_high).mul_(slope).add_(w_high).clamp_(w_low, w_high)
