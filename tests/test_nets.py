@@ -35,7 +35,7 @@ SHAPES = [
     ((3, 2), {}),
     ((3, 8, 8, 2), {"norm": True}),
     ((3, 8, 7, 1), {"norm": True, "heads": 2}),
-    ((3, 8, 1), {"heads": 2, "init": "uniform"}),
+    ((3, 8, 6, 1), {"heads": 2, "init": "uniform"}),
 ]
 
 
@@ -44,6 +44,18 @@ def net(request: pytest.FixtureRequest) -> MLP:
     torch.manual_seed(0)
     sizes, options = request.param
     return MLP(*sizes, **options).double()
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_every_layer_of_every_head_starts_orthogonal(heads: int) -> None:
+    net = MLP(9, 8, 8, 1, heads=heads, norm=True)
+    (first, _), (hidden, _), (last, bias) = net.layers
+    torch.testing.assert_close(first @ first.T, torch.eye(8))
+    for block in hidden.split(8):
+        torch.testing.assert_close(block @ block.T, torch.eye(8))
+    assert torch.count_nonzero(last) == 8 * heads
+    torch.testing.assert_close(last.norm(dim=1), torch.ones(heads))
+    assert not bias.any()
 
 
 def test_forward_and_all_gradients_equal_autograd(net: MLP) -> None:

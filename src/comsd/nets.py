@@ -9,7 +9,8 @@ networks lose nothing. `tests/test_nets.py` holds it to ordinary autograd.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -83,17 +84,13 @@ def layer_grad(grad: Tensor, below: Tensor, out: tuple[Tensor, Tensor]) -> None:
     torch.sum(grad, 0, out=out[1])
 
 
-def initial(shape: tuple[int, int], init: Init, blocks: int) -> list[Tensor]:
-    """Weight and bias of a linear layer whose outputs fall into independent blocks."""
-    fan_out, fan_in = shape
-    if init == "uniform":
-        layer = nn.Linear(fan_in, fan_out)
-        return [layer.weight.detach(), layer.bias.detach()]
-    part = torch.empty(fan_out // blocks, fan_in)
-    return [
-        torch.cat([nn.init.orthogonal_(part.clone()) for _ in range(blocks)]),
-        part.new_zeros(fan_out),
-    ]
+def initial(fan_out: int, fan_in: int, init: Init) -> tuple[Tensor, Tensor]:
+    """Weight and bias of a linear layer."""
+    layer = nn.Linear(fan_in, fan_out)
+    if init == "orthogonal":
+        nn.init.orthogonal_(layer.weight)
+        nn.init.zeros_(layer.bias)
+    return layer.weight.detach(), layer.bias.detach()
 
 
 class MLP(nn.Module):
@@ -109,15 +106,18 @@ class MLP(nn.Module):
         self, *sizes: int, init: Init = "orthogonal", norm: bool = False, heads: int = 1
     ) -> None:
         super().__init__()
+        assert heads == 1 or len(sizes) == 4, "heads have one hidden layer of their own"
         self.norm, self.heads = norm, heads
         fan_in, shared, *rest = sizes
         widths = [shared, *(heads * width for width in rest)]
         self.shapes = list(zip(widths, [fan_in, *widths[:-1]], strict=True))
         self.sizes = [n for out, below in self.shapes for n in (out * below, out)]
         self.sizes += [shared, shared] if norm else []
-        parts = []
-        for i, shape in enumerate(self.shapes):
-            parts += initial(shape, init, heads if i else 1)
+        parts = list(initial(shared, fan_in, init))
+        for i, (below, width) in enumerate(pairwise(sizes[1:])):
+            weights, biases = zip(*(initial(width, below, init) for _ in range(heads)), strict=True)
+            own = torch.cat(weights) if i == 0 else torch.block_diag(*weights)
+            parts += [own, torch.cat(biases)]
         parts += [torch.ones(shared), torch.zeros(shared)] if norm else []
         self.flat = nn.Parameter(torch.cat([part.flatten() for part in parts]))
         mask = None if heads == 1 else block_mask(self.shapes[-1], heads, self.flat)
@@ -331,22 +331,6 @@ class PairEncoder(nn.Module):
     def give_back(self, state_pass: Scratch, pair_pass: Scratch) -> None:
         self.state.give_back(state_pass)
         self.pair.give_back(pair_pass)
-
-    @torch.no_grad()
-    def descend(
-        self,
-        obs: Tensor,
-        next_obs: Tensor,
-        gradient: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]],
-        optimizer: Adam,
-    ) -> Tensor:
-        """One step down a loss of the pair's embedding, given with its gradient: no autograd."""
-        _, embedded, state_pass, pair_pass = self.run(self.interleave(obs, next_obs))
-        loss, grad, _ = gradient(embedded)
-        self.run_back(None, grad, state_pass, pair_pass)
-        optimizer.step([state_pass.flat_grad, pair_pass.flat_grad])
-        self.give_back(state_pass, pair_pass)
-        return loss
 
 
 class _KnownGradient(torch.autograd.Function):

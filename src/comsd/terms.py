@@ -73,7 +73,7 @@ def knn_distances(source: Tensor, target: Tensor, k: int, *, ordered: bool = Tru
     source = target if same else source - centre
     norms = target.square().sum(-1)
     own = norms if same else source.square().sum(-1)
-    squares = torch.mm(source, target.T).mul_(-2).add_(norms)  # (B, N), each row short of its own
+    squares = torch.mm(-2 * source, target.T).add_(norms)  # (B, N), each row short of its own
     if same:
         squares.diagonal().copy_(-own)
     if in_numpy(squares):  # several times faster than torch's partial sort
@@ -182,9 +182,9 @@ def info_nce_gradient(
         positive = grad.diagonal()
         loss = positive.log().mean().neg_()
         positive.sub_(1)
-        grad.div_(len(key))
+        scaled.div_(len(key))  # the mean's part of each row
         key_grad = through_norm(grad.T @ scaled, unit_key, key_norm)
-        return loss, key_grad, (grad @ unit_key).div_(temperature)
+        return loss, key_grad, (grad @ unit_key).div_(temperature * len(key))
     q = (unit_key @ scaled.T).exp_()  # (N, Q)
     positives = q * owner
     others = q.sub_(positives)

@@ -115,7 +115,7 @@ class OffPolicyLearner:
 
     @torch.no_grad()
     def health(self) -> Metrics:
-        """Figures that only the log needs, on a batch that training does not see."""
+        """Figures that only the log needs, on a batch drawn apart from those of training."""
         if not self.updates:
             return {}
         batch = self.sample("health")
@@ -123,6 +123,7 @@ class OffPolicyLearner:
         metrics = self.method.health(batch)
         if (scores := self.method.scores(batch)) is not None:
             metrics["health/retrieval"] = retrieval(scores, batch.skill)
+            metrics["health/chance"] = torch.tensor(1 / len(scores))
         self.method.train()
         return metrics
 
