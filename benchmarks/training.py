@@ -20,7 +20,7 @@ import torch
 from comsd.config import resolve
 from comsd.evaluation import evaluator
 from comsd.learners.off_policy import OffPolicyLearner
-from comsd.loop import advance, prepare
+from comsd.loop import Stop, advance, prepare
 from comsd.progress import Progress
 from comsd.run import Run
 
@@ -56,12 +56,12 @@ def main(seconds: float) -> None:
         look = evaluator(run)
         with Progress(run.config.run.steps, 0, {}, lambda _: None) as progress:
             while learner.steps < run.config.agent.random_steps + 400:  # pyright: ignore
-                advance(run, learner, look, lambda: 0.0, progress)
+                advance(run, learner, look, lambda: 0.0, progress, Stop())
             for clock in clocks.values():
                 clock.seconds = 0.0
             began, first = time.perf_counter(), learner.steps
             while time.perf_counter() - began < seconds:
-                advance(run, learner, look, lambda: 0.0, progress)
+                advance(run, learner, look, lambda: 0.0, progress, Stop())
             total, steps = time.perf_counter() - began, learner.steps - first
     known = sum(clock.seconds for clock in clocks.values())
     print(f"lite, walker, {torch.get_num_threads()} thread: {steps / total:.0f} steps/s")

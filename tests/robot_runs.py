@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +27,19 @@ SMALL: dict[str, Any] = {
     "log_every": 100,
     "evaluate_every": 10**6,
 }
-WORDS = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+
+
+def words(settings: dict[str, Any]) -> list[str]:
+    return [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
 
 
 def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "comsd.cli", *words]
 
 
-def start(run: Path, *more: str) -> subprocess.Popen[bytes]:
-    words = command("pretrain", "comsd", *WORDS, "--run", str(run), *more)
-    return subprocess.Popen(words, stderr=subprocess.DEVNULL)
+def start(run: Path, settings: dict[str, Any] = SMALL) -> subprocess.Popen[bytes]:
+    asked = command("pretrain", "comsd", *words(settings), "--run", str(run))
+    return subprocess.Popen(asked, stderr=subprocess.DEVNULL)
 
 
 def resume(run: Path) -> subprocess.Popen[bytes]:
@@ -103,8 +108,20 @@ else:
 """
 
 
-def die_inside_a_save(run: Path, moment: int, save: int) -> int:
+def die_inside_a_save(run: Path, moment: int, save: int, settings: dict[str, Any] = SMALL) -> int:
     """A process that ends at the n-th file operation of a save, as if by kill -9; its exit code."""
-    script = DYING.replace("SETTINGS", repr(SMALL))
-    words = [sys.executable, "-c", script, str(run), str(moment), str(save)]
-    return subprocess.run(words, stderr=subprocess.DEVNULL).returncode
+    script = DYING.replace("SETTINGS", repr(settings))
+    asked = [sys.executable, "-c", script, str(run), str(moment), str(save)]
+    return subprocess.run(asked, stderr=subprocess.DEVNULL).returncode
+
+
+def kill_after_a_save(
+    process: subprocess.Popen[bytes], run: Path, before: str, wait: float
+) -> None:
+    """kill -9, a moment after the process has written a new checkpoint."""
+    while newest(run) <= before:
+        assert process.poll() is None
+        time.sleep(0.002)
+    time.sleep(wait)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL

@@ -121,15 +121,17 @@ def learner(num_envs: int = 1, **values: object) -> OffPolicyLearner:
     return OffPolicyLearner(env, agent, method, np.random.SeedSequence(0))
 
 
-@pytest.mark.parametrize("num_envs", [1, 4])
-def test_updates_begin_after_the_random_steps_and_keep_their_ratio(num_envs: int) -> None:
-    it = learner(num_envs, update_every=4)
+@pytest.mark.parametrize(("num_envs", "every"), [(1, 4), (4, 4), (10, 2), (4, 6)])
+def test_updates_begin_after_the_random_steps_and_keep_their_ratio(
+    num_envs: int, every: int
+) -> None:
+    it = learner(num_envs, update_every=every)
     while it.steps < 100:
         assert (it.cycle() == {}) == (it.steps < 100)
-    start = it.updates
+    start, first = it.updates, it.steps
     while it.steps < 300:
         it.cycle()
-    assert it.updates - start == 50
+    assert it.updates - start == it.steps // every - first // every
 
 
 def test_a_skill_is_held_and_starts_anew_with_the_episode() -> None:
@@ -164,6 +166,17 @@ def test_looking_at_the_health_changes_nothing() -> None:
     for _ in range(5):
         a, b = ours.cycle(), twin.cycle()
         assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("place", [0, -1])  # the first weight hides behind a ReLU
+def test_weights_that_are_none_stop_the_run_by_name(place: int) -> None:
+    it = learner()
+    while it.steps < 120:
+        it.cycle()
+    with torch.no_grad():
+        it.agent.actor.flat[place] = float("nan")
+    with pytest.raises(RunError, match=r"actor\.flat.* NaN"):
+        all(it.cycle() for _ in range(70))
 
 
 def test_numbers_that_are_none_stop_the_run_by_name() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import time
@@ -15,7 +16,16 @@ import torch
 import comsd
 from comsd.errors import InputError
 from comsd.run import Run
-from robot_runs import SMALL, command, die_inside_a_save, fingerprint, newest, resume, start
+from robot_runs import (
+    SMALL,
+    command,
+    die_inside_a_save,
+    fingerprint,
+    kill_after_a_save,
+    newest,
+    resume,
+    start,
+)
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +46,7 @@ def test_kill_9_then_resume_equals_the_undisturbed_run(wanted: str, tmp_path: Pa
     for attempt in range(2):
         before = newest(run)
         process = resume(run) if attempt else start(run)
-        while newest(run) == before:
-            assert process.poll() is None
-            time.sleep(0.002)
-        time.sleep(float(rng.uniform(0, 0.4)))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        kill_after_a_save(process, run, before, float(rng.uniform(0, 0.4)))
     comsd.resume(run)
     assert fingerprint(run) == wanted
 
@@ -66,6 +71,36 @@ def test_a_signal_saves_in_time_and_the_rest_is_the_same(wanted: str, tmp_path: 
     assert time.monotonic() - asked < 10
     assert resume(run).wait(60) == 0
     assert fingerprint(run) == wanted
+
+
+def test_a_signal_in_an_evaluation_puts_it_off(wanted: str, tmp_path: Path) -> None:
+    """The last step's evaluation takes seconds: stop inside it, and resume makes up for it."""
+    run = tmp_path / "run"
+    process = start(run)
+    while newest(run) < "000000001500":
+        time.sleep(0.01)
+    while Run(run).metrics.rows()[-1]["step"] != "1600":
+        time.sleep(0.005)
+    process.send_signal(signal.SIGTERM)
+    process.wait(10)
+    manifest = json.loads((run / "checkpoints" / newest(run) / "state.json").read_text())
+    assert manifest["state"]["run"]["evaluation_due"] == (not Run(run).evaluations.size)
+    assert resume(run).wait(60) == 0
+    assert fingerprint(run) == wanted
+
+
+def test_a_damaged_checkpoint_is_not_counted_among_the_two(whole: Path, tmp_path: Path) -> None:
+    """Fall back, go on, save once: the good one it started from must still be there."""
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    record = json.loads((run / "config.json").read_text())
+    record["config"]["run"] |= {"steps": 1700, "checkpoint_every": 10**6}
+    (run / "config.json").write_text(json.dumps(record))
+    before, damaged = sorted((run / "checkpoints").glob("[0-9]*"))
+    (damaged / "agent.safetensors").write_bytes(b"")
+    comsd.resume(run)
+    left = sorted(p.name for p in (run / "checkpoints").glob("[0-9]*"))
+    assert left == [before.name, "000000001700"]
 
 
 def test_several_environments_resume_exactly_too(tmp_path: Path) -> None:
@@ -140,6 +175,9 @@ def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:
         ("pretrain comsd --env walker --agent.replay 999999999999", "it must be at most"),
         ("pretrain comsd --env walker --agent.horizon 9", "option is '--agent.horizon'"),
         ("pretrain diayn --env walker --space box", "allowed for diayn: one-hot"),
+        ("pretrain comsd --env walker --agent.replay 2", "agent.n_step is 3; it must be at most 2"),
+        ("pretrain comsd --env walker --agent.n-step 1001", "it must be at most 1000"),
+        ("pretrain comsd --env walker --agent.batch-size 8", "method.k is 16; it must be at most"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(
@@ -170,8 +208,6 @@ def test_no_compiler_is_said_before_anything_is_made(
 
 
 def test_a_checkpoint_of_another_version_is_refused(whole: Path, tmp_path: Path) -> None:
-    import shutil
-
     run = tmp_path / "copy"
     shutil.copytree(whole, run)
     for place in (run / "checkpoints").glob("[0-9]*"):

@@ -173,6 +173,8 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
     try:
         for piece in pieces_of(state):
             piece.write(folder / PIECES)
+        if (folder / PIECES).is_dir():
+            flush(folder / PIECES)
         tree, files = {}, {}
         for branch, value in state.items():
             tensors: dict[str, Tensor] = {}
@@ -183,16 +185,14 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
             files[name] = hashlib.sha256(content).hexdigest()
         manifest = {"format": FORMAT, "step": step, "files": files, "state": tree}
         write_json(aside / MANIFEST, {**manifest, "seal": seal(manifest)})
-        if place.exists():  # the same step again, after falling back to an older checkpoint
-            place.rename(folder / f".tmp-{step}-damaged")
+        if place.exists():  # the same step again
+            place.rename(folder / f".tmp-{step}-before")
         aside.rename(place)
         flush(folder)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
-    behind = sorted(path for path in found(folder) if path < place)
-    ahead = [path for path in found(folder) if path > place]  # damaged: they were passed over
-    for old in [*ahead, *behind[: 1 - KEEP]]:
+    for old in sorted(found(folder))[:-KEEP]:
         shutil.rmtree(old, ignore_errors=True)
     drop_pieces(folder)
     return place
@@ -249,14 +249,26 @@ def read(place: Path, branches: list[str] | None = None) -> dict[str, Any]:
         raise RunError(f"{place} is damaged: {error}") from None
 
 
-def latest(folder: Path, branches: list[str] | None = None) -> tuple[dict[str, Any], list[str]]:
-    """The newest checkpoint that is whole, and what was wrong with newer ones."""
+def latest(
+    folder: Path, branches: list[str] | None = None, *, set_aside: bool = False
+) -> tuple[dict[str, Any], list[str]]:
+    """The newest checkpoint that is whole, and what was wrong with newer ones.
+
+    set_aside: who goes on from here takes the damaged ones out of the way, or they would count as
+    the newer ones again. The next save deletes them.
+    """
     problems: list[str] = []
+    passed: list[Path] = []
     for place in sorted(found(folder), reverse=True):
         try:
-            return read(place, branches), problems
+            state = read(place, branches)
         except RunError as error:
             problems.append(str(error))
+            passed.append(place)
+            continue
+        for damaged in passed if set_aside else ():
+            damaged.rename(folder / f".tmp-damaged-{damaged.name}")
+        return state, problems
     if problems:
         raise RunError("no checkpoint can be read: " + "; ".join(problems))
     raise RunError(f"{folder} holds no checkpoint")

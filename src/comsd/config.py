@@ -53,6 +53,8 @@ class Settings:
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
             self._check_type(f.name, value, hints[f.name])
+            if hints[f.name] is float:
+                object.__setattr__(self, f.name, float(value))  # 1 is as good as 1.0
             choices = get_args(hints[f.name])
             if choices and value not in choices:
                 allowed = ", ".join(map(str, choices))

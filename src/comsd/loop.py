@@ -15,7 +15,7 @@ from comsd.errors import Interrupted, RunError
 from comsd.evaluation import Evaluator, evaluator
 from comsd.learners.base import Learner
 from comsd.progress import Progress
-from comsd.run import Run, check_device
+from comsd.run import Run, check_device, check_possible
 
 
 class Stop:
@@ -67,6 +67,7 @@ def train(run: Run, report: Callable[[str], None]) -> None:
     prepare(run)
     settings = run.config.run
     check_device(settings.device)
+    check_possible(run.config)
     with readable_failures(run), run.locked(), graceful_stop() as stop:
         learner = run.learner()
         seconds, notes = run.restore(learner)
@@ -76,13 +77,26 @@ def train(run: Run, report: Callable[[str], None]) -> None:
         run.open_board(start)
         look = evaluator(run)
         with Progress(settings.steps, start, look.headline, report) as progress:
+            if run.evaluation_due:
+                evaluate(run, learner, look, progress, stop)
+                run.saved_at = None  # what is on disk does not know of it
             while learner.steps < settings.steps and stop.signal is None:
-                advance(run, learner, look, lambda: time.monotonic() - began, progress)
-        if learner.steps > start:
+                advance(run, learner, look, lambda: time.monotonic() - began, progress, stop)
+        if learner.steps > 0 and learner.steps != run.saved_at:
             run.save(learner, time.monotonic() - began)
         if stop.signal is not None and learner.steps < settings.steps:
             at = f"stopped at step {learner.steps:,} and saved"
             raise Interrupted(f"{at}; `comsd resume {run.path}` continues", stop.signal)
+
+
+def evaluate(run: Run, learner: Learner, look: Evaluator, progress: Progress, stop: Stop) -> None:
+    """A line of evaluations.csv; put off until the run is resumed if a signal comes meanwhile."""
+    figures = look.follow(learner.agent, learner.method, lambda: stop.signal is not None)
+    run.evaluation_due = figures is None
+    if figures is not None:
+        run.evaluations.append({"step": learner.steps, **figures})
+        run.show_on_board(learner.steps, {f"evaluation/{k}": v for k, v in figures.items()})
+        progress.show(figures)
 
 
 def advance(
@@ -91,6 +105,7 @@ def advance(
     look: Evaluator,
     seconds: Callable[[], float],
     progress: Progress,
+    stop: Stop,
 ) -> None:
     """One cycle, and whatever is due after it."""
     settings, before = run.config.run, learner.steps
@@ -110,10 +125,7 @@ def advance(
         run.show_on_board(learner.steps, values)
         progress.show(values)
     if due(settings.evaluate_every):
-        figures = look.follow(learner.agent, learner.method)
-        run.evaluations.append({"step": learner.steps, **figures})
-        run.show_on_board(learner.steps, {f"evaluation/{k}": v for k, v in figures.items()})
-        progress.show(figures)
-    if due(settings.checkpoint_every) and not done:
+        evaluate(run, learner, look, progress, stop)
+    if due(settings.checkpoint_every) and not done and stop.signal is None:
         run.save(learner, seconds())
     progress.advance(learner.steps)

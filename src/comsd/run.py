@@ -59,7 +59,7 @@ def commit() -> str:
 
 
 def provenance() -> dict[str, str]:
-    packages = ("comsd", "torch", "numpy", "scipy", "mujoco")
+    packages = ("comsd", "torch", "numpy", "scipy", "mujoco", "dm_control")
     return {
         **{name: version(name) for name in packages},
         "python": platform.python_version(),
@@ -77,7 +77,7 @@ def check_device(device: str) -> None:
 def check_possible(config: Config) -> None:
     """Say now what would fail later: memory, a compiler, an extra that is not installed."""
     spec, space = ENVS[config.run.env], SPACES[config.run.space](config.run.skills)
-    AGENTS[spec.agent].check(config.agent, space, spec.make(1, 0), torch.device(config.run.device))
+    AGENTS[spec.agent].check(config, space, spec.make(1, 0))
     if config.run.tensorboard and find_spec("tensorboard") is None:
         raise InputError(
             "tensorboard is True but needs the extra: pip install 'comsd[tensorboard]'"
@@ -151,6 +151,8 @@ class Run:
         self._lock: IO[str] | None = None
         self._policy: Policy | None = None
         self._board: Any = None
+        self.evaluation_due = False  # put off because a signal came
+        self.saved_at: int | None = None  # step of the newest checkpoint, as far as known
 
     @classmethod
     def create(cls, path: Path | str, config: Config, sources: dict[str, str]) -> Run:
@@ -227,7 +229,7 @@ class Run:
             from torch.utils.tensorboard import SummaryWriter
 
             place = str(self.path / "tensorboard")
-            self._board = SummaryWriter(place, purge_step=step)  # what came later is redone
+            self._board = SummaryWriter(place, purge_step=step + 1)  # what came later is redone
 
     def show_on_board(self, step: int, values: dict[str, float]) -> None:
         if self._board is not None:
@@ -273,12 +275,19 @@ class Run:
             "metrics": self.metrics.size,
             "evaluations": self.evaluations.size,
             "seconds": seconds,
+            "evaluation_due": self.evaluation_due,
             "versions": provenance(),
         }
         self.metrics.flush()
         self.evaluations.flush()
+        checkpoint.flush(self.path)
         self._policy = None
-        return checkpoint.save(self.path / "checkpoints", learner.steps, state)
+        try:
+            place = checkpoint.save(self.path / "checkpoints", learner.steps, state)
+        except RunError as error:
+            raise RunError(f"stopped at step {learner.steps}: {error}") from None
+        self.saved_at = learner.steps
+        return place
 
     def restore(self, learner: Learner) -> tuple[float, list[str]]:
         """Put the learner and the tables where the newest whole checkpoint saw them.
@@ -291,7 +300,7 @@ class Run:
             self.metrics.cut(0)
             self.evaluations.cut(0)
             return 0.0, notes
-        state, problems = checkpoint.latest(folder)
+        state, problems = checkpoint.latest(folder, set_aside=True)
         notes = [f"{problem}; continuing from the checkpoint before it" for problem in problems]
         try:
             learner.load_state_dict(state)
@@ -302,4 +311,6 @@ class Run:
             notes.append(f"other versions than before ({', '.join(changed)}): not exact to the bit")
         self.metrics.cut(state["run"]["metrics"])
         self.evaluations.cut(state["run"]["evaluations"])
+        self.evaluation_due = state["run"].get("evaluation_due", False)
+        self.saved_at = learner.steps
         return state["run"]["seconds"], notes

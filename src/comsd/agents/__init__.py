@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from comsd.agents.base import AgentConfig
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.agents.ppo import PPO, PPOConfig
+from comsd.config import Config
 from comsd.envs.base import Env
 from comsd.learners.base import Learner
 from comsd.learners.off_policy import OffPolicyLearner
@@ -26,7 +26,7 @@ class AgentKind:
     config_class: type[AgentConfig]
     make: Callable[[Any, SkillSpace, ObsInfo, int], Any]  # (config, skills, observations, actions)
     learner: Callable[[Env, Any, Method, np.random.SeedSequence], Learner]
-    check: Callable[[Any, SkillSpace, Env, torch.device], None] = lambda *_: None  # before a run
+    check: Callable[[Config, SkillSpace, Env], None] = lambda *_: None  # before a run
 
 
 AGENTS: dict[str, AgentKind] = {

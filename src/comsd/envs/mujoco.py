@@ -31,6 +31,7 @@ STATE = mujoco.mjtState.mjSTATE_INTEGRATION.value  # all that the next step depe
 NO_ACTUATION = mujoco.mjtDisableBit.mjDSBL_ACTUATION.value
 NEW_STATE = mujoco.mjtStage.mjSTAGE_VEL.value  # positions and velocities are those after the step
 WARNINGS = list(mujoco.mjtWarning.__members__)
+UNSTABLE = [i for i, name in enumerate(WARNINGS) if "BAD" in name]
 
 
 class Robot:
@@ -132,6 +133,8 @@ class RobotEnv:
             self.robot.reset(data)
             self.robot.start(data, rng)
             self.robot.rest(data)
+            if any(data.warning[kind].number for kind in UNSTABLE):
+                self.fail(self.starts.index(data), "MuJoCo warns while it settles")
             mujoco.mj_getState(self.robot.model, data, state, STATE)
         # The first observation has the forces of the last `rest`, which a state does not hold.
         first = {name: np.stack([getattr(d, name) for d in self.starts]) for name in self.readings}
@@ -153,8 +156,7 @@ class RobotEnv:
         return Step(obs, reward, self.clock == self.horizon)
 
     def observe(self, readings: Readings) -> Array:
-        self.obs = np.concatenate(self.robot.observe(readings), 1, dtype=np.float32)
-        return self.obs
+        return np.concatenate(self.robot.observe(readings), 1, dtype=np.float32)
 
     def fail(self, sim: int, what: str) -> None:
         raise RunError(
@@ -165,13 +167,12 @@ class RobotEnv:
     def state_dict(self) -> dict[str, Any]:
         return {
             "simulation": self.batch.state.copy(),
-            "obs": self.obs,
             "clock": self.clock,
             "rng": [rng.get_state(legacy=False) for rng in self.rngs],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.batch.state[:] = state["simulation"]
-        self.obs, self.clock = state["obs"], state["clock"]
+        self.clock = state["clock"]
         for rng, saved in zip(self.rngs, state["rng"], strict=True):
             rng.set_state(saved)

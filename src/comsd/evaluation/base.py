@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Protocol
 
 from matplotlib.axes import Axes
@@ -17,8 +18,13 @@ class Evaluator(Protocol):
     headline: ClassVar[dict[str, str]]  # short names of the few metrics that progress shows
     bounds: dict[str, float]  # what stands for a published claim here; may be empty
 
-    def follow(self, policy: Policy, method: Method) -> dict[str, float]:
-        """The metrics to keep an eye on in training; few enough to cost little."""
+    def follow(
+        self, policy: Policy, method: Method, stopped: Callable[[], bool]
+    ) -> dict[str, float] | None:
+        """The metrics to keep an eye on in training; few enough to cost little.
+
+        None if `stopped` says so before it is done.
+        """
         ...
 
     def measure(self, policy: Policy | None, **options: bool) -> dict[str, float]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar
 
@@ -188,7 +189,9 @@ class MazeEvaluator:
         named = run.spec.name == "maze-tree" and settings.space == "one-hot"
         self.bounds = CLAIMS.get(settings.skills, {}) if named else {}
 
-    def follow(self, policy: Policy, method: Method) -> dict[str, float]:
+    def follow(
+        self, policy: Policy, method: Method, stopped: Callable[[], bool]
+    ) -> dict[str, float] | None:
         return self.measure(policy)
 
     def measure(self, policy: Policy | None, **options: bool) -> dict[str, float]:

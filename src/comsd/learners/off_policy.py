@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.compiling import check_compiler, compile_agent, compiled_learn
+from comsd.config import Config
 from comsd.envs.base import Env
-from comsd.errors import RunError
+from comsd.errors import InputError, RunError
 from comsd.learners.base import random_state, restore_random
 from comsd.methods.base import Method
 from comsd.replay import Layout, Replay
@@ -19,10 +22,18 @@ from comsd.skills import SkillSpace
 from comsd.terms import retrieval
 from comsd.types import Batch, Metrics
 
+CHECKED = 64  # updates between looks at all weights
+
 
 def layout(config: DDPGConfig, space: SkillSpace, env: Env) -> Layout:
     sizes = (config.envs, env.obs_dim, env.action_dim, space.dim)
     return Layout(config.replay, *sizes, horizon=env.horizon, hold=config.hold)
+
+
+def raise_if_broken(tensors: Mapping[str, Tensor]) -> None:
+    broken = [name for name, t in tensors.items() if not bool(torch.isfinite(t).all())]
+    if broken:
+        raise RunError(f"{' and '.join(broken)} hold NaN or infinity")
 
 
 class OffPolicyLearner:
@@ -51,13 +62,19 @@ class OffPolicyLearner:
         self.replay.begin(self.obs)
 
     @staticmethod
-    def check_possible(
-        config: DDPGConfig, space: SkillSpace, env: Env, device: torch.device
-    ) -> None:
-        """Raise InputError where a run could not start."""
+    def check_possible(config: Config, space: SkillSpace, env: Env) -> None:
+        """Raise InputError where a run could not start or would never learn."""
+        c, device = config.agent, torch.device(config.run.device)
+        assert isinstance(c, DDPGConfig)
+        longest = min(env.horizon, c.replay // c.envs, c.hold if c.one_skill else env.horizon)
+        if c.n_step > longest:
+            what = "episode, replay per environment" + (" or agent.hold" if c.one_skill else "")
+            raise InputError(f"agent.n_step is {c.n_step}; it must be at most {longest} ({what})")
+        if (k := getattr(config.method, "k", 0)) > c.batch_size:
+            raise InputError(f"method.k is {k}; it must be at most agent.batch_size {c.batch_size}")
         if device.type == "cpu":
-            layout(config, space, env).check_memory()
-        if config.compile:
+            layout(c, space, env).check_memory()
+        if c.compile:
             check_compiler(device)
 
     # --- gathering ----------------------------------------------------------------------------
@@ -71,6 +88,8 @@ class OffPolicyLearner:
             action = self.rngs["action"].uniform(-1, 1, shape).astype(np.float32)
         else:
             action = self.play(self.obs)
+            if not np.isfinite(action).all():
+                raise_if_broken(self.agent.state_dict() | {"actions": torch.from_numpy(action)})
         self.obs, reward, last = self.env.step(action)
         self.replay.add(action, reward, self.obs, last)
         self.clock += 1
@@ -88,13 +107,15 @@ class OffPolicyLearner:
     # --- learning -----------------------------------------------------------------------------
 
     def cycle(self) -> Metrics:
-        due = self.steps + self.config.update_every
-        while self.steps < due:
+        every, before = self.config.update_every, self.steps
+        while self.steps // every == before // every:
             self.step()
-        if self.steps < self.config.random_steps or self.replay.starts(self.config.n_step) < 1:
-            return {}
-        self.updates += 1
-        return self.update(self.sample("replay"))
+        metrics: Metrics = {}
+        if self.steps >= self.config.random_steps and self.replay.starts(self.config.n_step) > 0:
+            for _ in range(self.steps // every - before // every):
+                metrics = self.update(self.sample("replay"))
+                self.updates += 1
+        return metrics
 
     def sample(self, rng: str) -> Batch:
         c = self.config
@@ -105,13 +126,14 @@ class OffPolicyLearner:
         reward, metrics = self.learn(batch, self.optimizer)  # representation and its reward
         metrics |= self.agent.update(batch, reward, self.noise)  # critic, actor, target
         self.check(metrics)
+        if self.updates % CHECKED == 0:  # a ReLU may hide from the figures what the weights hold
+            raise_if_broken(self.agent.state_dict() | self.method.state_dict())
         return metrics
 
     def check(self, metrics: Metrics) -> None:
         """Stop at the first number that is not one."""
         if not math.isfinite(sum(value.sum().item() for value in metrics.values())):
-            broken = [name for name, v in metrics.items() if not bool(torch.isfinite(v).all())]
-            raise RunError(f"{' and '.join(broken)} hold NaN or infinity")
+            raise_if_broken(metrics)
 
     @torch.no_grad()
     def health(self) -> Metrics:
