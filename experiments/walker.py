@@ -25,7 +25,8 @@ from comsd.evaluation.robots import RobotEvaluator, akd, sweeps
 
 ROOT = Path(__file__).parent.parent
 RUNS, RESULTS = ROOT / "runs" / "walker", ROOT / "results" / "walker"
-METHODS, SEEDS = ("comsd", "cic"), (1, 2)
+METHODS, SEEDS = ("comsd", "cic"), (1, 2, 3)
+STYLES = {"1": "o-", "2": "s--", "3": "^:"}
 COLOURS = {"comsd": "tab:blue", "cic": "tab:orange"}
 NAMES = [f"{method}-{seed}" for seed in SEEDS for method in METHODS]
 
@@ -78,7 +79,7 @@ def collect() -> None:
                 for x, v in zip(at.tolist(), values.tolist(), strict=True)
             ]
             shown = np.sort(values)[::-1] if sweep == "random" else values
-            style = "o-" if name.endswith("1") else "s--"
+            style = STYLES[name[-1]]
             colour = COLOURS[run.config.run.method]
             axes.plot(at, shown, style, color=colour, label=name, markersize=4)
             axes.set_title(f"{sweep} sweep", fontsize=10)
