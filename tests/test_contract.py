@@ -16,21 +16,27 @@ from comsd.nets import MLP
 from conftest import OBS, make_batch, make_method, make_space, method_cases
 
 ROWS = 64
-VARIANTS: list[tuple[str, str, str | None, dict[str, object]]] = [
-    (name, kind, family, {}) for name, kind in method_cases() for family in ("maze", None)
-] + [
-    ("comsd", kind, "maze", values)
-    for kind in ("one-hot", "box", "sphere")
-    for values in (
-        {"smw": False},
-        {"diversity": False},
-        {"exploration": False},
-        {"knn": "embedding"},
-        {"knn": "trajectory", "knn_form": "log1p", "knn_scale": "std"},
-        {"knn": "frozen-random", "knn_form": "log1p"},
-        {"diversity_form": "log-q", "query": "learned"},
-    )
-]
+VARIANTS: list[tuple[str, str, str | None, dict[str, object]]] = (
+    [(name, kind, family, {}) for name, kind in method_cases() for family in ("maze", None)]
+    + [
+        (name, "box", None, values)
+        for name in ("comsd", "cic")
+        for values in ({"denominator": "constant"}, {"reward_after": True})
+    ]
+    + [
+        ("comsd", kind, "maze", values)
+        for kind in ("one-hot", "box", "sphere")
+        for values in (
+            {"smw": False},
+            {"diversity": False},
+            {"exploration": False},
+            {"knn": "embedding"},
+            {"knn": "trajectory", "knn_form": "log1p", "knn_scale": "std"},
+            {"knn": "frozen-random", "knn_form": "log1p"},
+            {"diversity_form": "log-q", "query": "learned"},
+        )
+    ]
+)
 
 
 @pytest.fixture(

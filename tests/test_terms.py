@@ -165,3 +165,25 @@ def test_dynamic_weight_is_eq_11() -> None:
 
 def test_unit_of_zero_is_zero() -> None:
     assert terms.unit(torch.zeros(1, 3)).tolist() == [[0, 0, 0]]
+
+
+@pytest.mark.parametrize("left_out", [None, math.exp(2)])
+@pytest.mark.parametrize("rows", [3, 40])
+def test_nce_of_continuous_skills_and_its_gradient(rows: int, left_out: float | None) -> None:
+    """A row per skill, over all transitions; with CIC's constant taken off, or not.
+
+    With three rows the constant is larger than the sum: CIC's floor holds, without gradient.
+    """
+    generator = torch.Generator().manual_seed(0)
+    query, key = torch.randn(2, rows, 5, generator=generator, dtype=torch.double)
+    query = (query / query.norm(dim=1, keepdim=True)).requires_grad_()
+    key.requires_grad_()
+    table = query @ (key / key.norm(dim=1, keepdim=True)).T / 0.5
+    total = table.exp().sum(1)
+    if left_out is not None:
+        total = (total - left_out).clamp_min(1e-6) + 1e-6
+    wanted = (total.log() - table.diagonal()).mean()
+    loss = info_nce(query, key, None, 0.5, left_out)
+    torch.testing.assert_close(loss, wanted)
+    ours = torch.autograd.grad(loss, [query, key])
+    torch.testing.assert_close(ours, torch.autograd.grad(wanted, [query, key]))

@@ -47,11 +47,13 @@ def compiled_learn(
 ) -> Callable[[Batch, Adam | None], tuple[Tensor, Metrics]]:
     """`Method.learn` with embedding, reward and loss compiled."""
 
-    def assess(batch: Batch) -> tuple[Tensor, Tensor, Metrics]:
+    def assess(batch: Batch) -> tuple[Tensor, Tensor | None, Metrics]:
         features = method.embed(batch)
+        loss, metrics = method.loss(batch, features)
+        if method.config.reward_after:
+            return loss, None, metrics
         with torch.no_grad():
-            reward, metrics = method.reward(batch, features)
-        loss, parts = method.loss(batch, features)
+            reward, parts = method.reward(batch, features)
         return loss, reward, metrics | parts
 
     assess, rewards = whole(assess), whole(method.rewards)
@@ -61,6 +63,9 @@ def compiled_learn(
             return rewards(batch)
         loss, reward, metrics = assess(batch)
         optimizer.descend(loss)
+        if reward is None:
+            reward, parts = rewards(batch)
+            metrics |= parts
         return reward, metrics
 
     return learn

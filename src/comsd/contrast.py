@@ -8,17 +8,32 @@ tau is the pair (s, s').
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from comsd.nets import MLP, Adam, Init, PairEncoder
+from comsd.config import setting
+from comsd.methods.base import MethodConfig
+from comsd.nets import MLP, Adam, PairEncoder
 from comsd.skills import SkillSpace
 from comsd.terms import info_nce, info_nce_gradient, log_q, normalise, through_norm, unit
 from comsd.types import Batch, ObsInfo
 
-Query = Literal["learned", "identity"]
+BOTH = "CIC's code; the paper's table"
+
+
+@dataclass(frozen=True)
+class ContrastConfig(MethodConfig):
+    temperature: float = setting(0.5, "temperature T (Eq. 6)", BOTH, low=0.03)
+    query: Literal["learned", "identity"] = setting("learned", "f2: a network or z itself", BOTH)
+    denominator: Literal["all", "constant"] = setting(
+        "all",
+        "of Eq. 7: all transitions, or less the constant e^(1/T) as in CIC's code (continuous z)",
+        "paper, Eq. 7",
+    )
 
 
 class Contrasted(NamedTuple):
@@ -33,22 +48,15 @@ class Contrasted(NamedTuple):
 class Contrast(nn.Module):
     """f1 embeds transitions, f2 skills; the loss teaches them which belong together."""
 
-    def __init__(
-        self,
-        obs: ObsInfo,
-        space: SkillSpace,
-        hidden: int,
-        *,
-        temperature: float,
-        query: Query,
-        init: Init,
-    ) -> None:
+    def __init__(self, obs: ObsInfo, space: SkillSpace, config: ContrastConfig) -> None:
         super().__init__()
-        self.space, self.temperature = space, temperature
-        self.f1 = PairEncoder(obs, hidden, space.dim, init=init)
+        c = config
+        self.space, self.temperature = space, c.temperature
+        self.constant = math.exp(1 / c.temperature) if c.denominator == "constant" else None
+        self.f1 = PairEncoder(obs, c.hidden, space.dim, init=c.init)
         self.f2: MLP | None = None
-        if query == "learned":
-            self.f2 = MLP(space.dim, hidden, hidden, space.dim, init=init)
+        if c.query == "learned":
+            self.f2 = MLP(space.dim, c.hidden, c.hidden, space.dim, init=c.init)
         self.skills_are_queries = self.f2 is None and space.unit_length
 
     def forward(self, batch: Batch) -> Contrasted:
@@ -59,7 +67,8 @@ class Contrast(nn.Module):
         return Contrasted(state, key, skills, owner)
 
     def loss(self, x: Contrasted) -> Tensor:
-        return info_nce(x.query, x.key, x.owner, self.temperature)  # Eq. 7, negated
+        left_out = self.constant if x.owner is None else None
+        return info_nce(x.query, x.key, x.owner, self.temperature, left_out)  # Eq. 7, negated
 
     def log_q(self, x: Contrasted) -> Tensor:
         """(B,): log q of every transition with its own skill (Eq. 6)."""
@@ -82,7 +91,12 @@ class Contrast(nn.Module):
         raw, skill_pass = (skills, None) if self.f2 is None else self.f2.run(skills)
         query, norm = (raw, None) if self.skills_are_queries else normalise(raw)
         loss, key_grad, query_grad = info_nce_gradient(
-            query, key, owner, self.temperature, to_query=self.f2 is not None
+            query,
+            key,
+            owner,
+            self.temperature,
+            self.constant if owner is None else None,
+            to_query=self.f2 is not None,
         )
         self.f1.run_back(None, key_grad, *passes)
         grads = [part.flat_grad for part in passes]

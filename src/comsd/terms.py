@@ -149,7 +149,13 @@ def log_q(query: Tensor, key: Tensor, owner: Tensor | None, temperature: float) 
     return (own * unit(key)).sum(-1) / temperature
 
 
-def info_nce(query: Tensor, key: Tensor, owner: Tensor | None, temperature: float) -> Tensor:
+def info_nce(
+    query: Tensor,
+    key: Tensor,
+    owner: Tensor | None,
+    temperature: float,
+    left_out: float | None = None,
+) -> Tensor:
     """Mean contrastive loss (Eq. 7, negated), a scalar; arguments as for `log_q`.
 
     For key i the positive is its own query and the negatives are the keys of other queries, so
@@ -157,7 +163,7 @@ def info_nce(query: Tensor, key: Tensor, owner: Tensor | None, temperature: floa
     is (N, K), with N distinct skills (N, N). The temperature must be at least 0.03 in float32.
     """
     with torch.no_grad():
-        loss, key_grad, query_grad = info_nce_gradient(query, key, owner, temperature)
+        loss, key_grad, query_grad = info_nce_gradient(query, key, owner, temperature, left_out)
     return with_gradient(loss, (key, key_grad), (query, query_grad))
 
 
@@ -167,6 +173,7 @@ def info_nce_gradient(
     key: Tensor,
     owner: Tensor | None,
     temperature: float,
+    left_out: float | None = None,
     *,
     to_query: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -174,14 +181,23 @@ def info_nce_gradient(
 
     loss_i = log(q_ii + S_i) - log q_ii,  S_i = sum over negatives j of q(key_j, query_i)
     d loss_i / d log q_ij = q_ij / (q_ii + S_i) - [i = j]
+
+    left_out: a constant that CIC's code takes off q_ii + S_i; only without `owner`.
     """
     unit_key, key_norm = normalise(key)
     scaled = query / temperature
     if owner is None:
-        grad = (scaled @ unit_key.T).softmax(1)  # (N, N): a row per skill
-        positive = grad.diagonal()
-        loss = positive.log().mean().neg_()
-        positive.sub_(1)
+        logits = scaled @ unit_key.T  # (N, N): a row per skill
+        if left_out is None:
+            grad = logits.softmax(1)
+            loss = grad.diagonal().log().mean().neg_()
+        else:
+            q = logits.exp()
+            rest = q.sum(1, keepdim=True) - left_out
+            bounded = rest.clamp_min(1e-6) + 1e-6
+            loss = (bounded[:, 0].log() - logits.diagonal()).mean()
+            grad = q / bounded * (rest > 1e-6)
+        grad.diagonal().sub_(1)
         scaled.div_(len(key))  # the mean's part of each row
         key_grad = through_norm(grad.T @ scaled, unit_key, key_norm)
         return loss, key_grad, (grad @ unit_key).div_(temperature * len(key))

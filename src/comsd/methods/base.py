@@ -26,6 +26,9 @@ class MethodConfig(Settings):
         1024, "width of the hidden layers", "CIC's code, which the paper follows", low=1
     )
     lr: float = setting(1e-4, "learning rate of the representation", "paper, table", above=0)
+    reward_after: bool = setting(
+        False, "reward from another forward pass after the step", "ours; CIC's code: True"
+    )
     init: Init = setting("orthogonal", "initial weights of the representation", "URLB's code")
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {}
@@ -83,6 +86,7 @@ class Method(nn.Module):
             return self.rewards(batch)
         features, metrics = self.descend(batch, optimizer)
         with torch.no_grad():
+            features = self.embed(batch) if self.config.reward_after else features
             reward, parts = self.reward(batch, features)
         return reward, metrics | parts
 

@@ -15,8 +15,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from comsd.config import Setting, setting
-from comsd.contrast import Contrast, Contrasted, Query
-from comsd.methods.base import Method, MethodConfig
+from comsd.contrast import Contrast, ContrastConfig, Contrasted
+from comsd.methods.base import Method
 from comsd.nets import Adam
 from comsd.skills import SkillSpace
 from comsd.terms import ParticleEntropy, by_tercile
@@ -26,10 +26,8 @@ CODE = "CIC's code"
 
 
 @dataclass(frozen=True)
-class CICConfig(MethodConfig):
-    temperature: float = setting(0.5, "temperature T", CODE, low=0.03)
+class CICConfig(ContrastConfig):
     k: int = setting(16, "nearest neighbours, the point itself among them", CODE, low=2)
-    query: Query = setting("learned", "g_z: a network or z itself", CODE)
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
@@ -49,8 +47,7 @@ class CIC(Method):
     def __init__(self, config: CICConfig, space: SkillSpace, obs: ObsInfo) -> None:
         super().__init__(config, space, obs)
         c = config
-        form = {"temperature": c.temperature, "query": c.query, "init": c.init}
-        self.contrast = Contrast(obs, space, c.hidden, **form)  # g_s, g_p, g_z
+        self.contrast = Contrast(obs, space, c)  # g_s, g_p, g_z
         self.entropy = ParticleEntropy(c.k, "log1p", "variance")
 
     def embed(self, batch: Batch) -> Contrasted:

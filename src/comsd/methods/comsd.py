@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from comsd.config import Setting, setting
-from comsd.contrast import Contrast, Contrasted, Query
+from comsd.contrast import Contrast, ContrastConfig, Contrasted
 from comsd.errors import InputError
-from comsd.methods.base import Method, MethodConfig
+from comsd.methods.base import Method
 from comsd.nets import MLP, Adam
 from comsd.skills import SkillSpace
 from comsd.terms import ParticleEntropy, by_tercile, dynamic_weight
@@ -32,9 +32,8 @@ NARROW = {"f_low": Setting(1 / 3, PAPER), "f_high": Setting(2 / 3, PAPER)}
 
 
 @dataclass(frozen=True)
-class ComSDConfig(MethodConfig):
+class ComSDConfig(ContrastConfig):
     alpha: float = setting(0.25, "weight of the diversity reward (Eq. 12)", PAPER, low=0)
-    temperature: float = setting(0.5, "temperature T (Eq. 6)", PAPER, low=0.03)
     w_low: float = setting(0.0, "lowest dynamic weight (Eq. 11)", ERRATUM, low=0)
     w_high: float = setting(2.0, "highest dynamic weight (Eq. 11)", ERRATUM, low=0)
     f_low: float = setting(0.0, "flag at which the weight leaves w_low", PAPER, low=0, high=1)
@@ -43,7 +42,6 @@ class ComSDConfig(MethodConfig):
     diversity: bool = setting(True, "use the diversity reward (Eq. 8); off: ablation", PAPER)
     diversity_form: Literal["q", "log-q"] = setting("q", "r_div is q or log q", "paper, Eq. 8")
     exploration: bool = setting(True, "use the exploration reward (Eq. 10); off: ablation", PAPER)
-    query: Query = setting("learned", "f2: a network or z itself", PAPER)
     k: int = setting(16, "nearest neighbours", "CIC's code", low=2)
     knn: Literal["embedding", "trajectory", "observation", "frozen-random"] = setting(
         "embedding",
@@ -87,8 +85,7 @@ class ComSD(Method):
         super().__init__(c := config, space, obs)
         self.contrasts = c.diversity or (c.exploration and c.knn in ("embedding", "trajectory"))
         if self.contrasts:
-            form = {"temperature": c.temperature, "query": c.query, "init": c.init}
-            self.contrast = Contrast(obs, space, c.hidden, **form)  # Eq. 6, 7
+            self.contrast = Contrast(obs, space, c)  # Eq. 6, 7
         if c.exploration:
             self.entropy = ParticleEntropy(c.k, c.knn_form, c.knn_scale)
             if c.knn == "frozen-random":
