@@ -16,7 +16,7 @@ import torch
 import comsd
 from comsd.errors import InputError
 from comsd.run import Run
-from robot_runs import (
+from processes import (
     SMALL,
     command,
     die_inside_a_save,

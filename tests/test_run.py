@@ -26,6 +26,7 @@ from comsd.errors import InputError, Interrupted, RunError
 from comsd.learners.on_policy import OnPolicyLearner
 from comsd.methods import METHODS
 from comsd.run import TIME_COLUMNS, Run
+from processes import die_inside_a_save, newest
 
 SMOKE: dict[str, Any] = {"env": "maze-tree", "preset": "smoke", "skills": 3}
 
@@ -116,10 +117,6 @@ def test_observing_does_not_disturb(tmp_path: Path) -> None:
         assert torch.equal(tensor, packed[1][name])
 
 
-def newest(run: Path) -> str:
-    return max((p.name for p in checkpoint.found(run / "checkpoints")), default="")
-
-
 def test_kill_9_anywhere_then_resume(tmp_path: Path) -> None:
     """A real process, killed without warning while it trains, several times."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -149,36 +146,7 @@ def test_dying_at_any_step_of_a_save_loses_nothing(moment: int, tmp_path: Path) 
     """The process ends at the n-th file operation of its second save, as if by kill -9."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     comsd.pretrain("comsd", run=whole, **SMOKE)
-    script = f"""
-import os, shutil
-from pathlib import Path
-import comsd
-from comsd import checkpoint
-count = -1
-def dying(function):
-    def wrapped(*words, **options):
-        global count
-        if count >= 0:
-            if count == {moment}:
-                os._exit(9)
-            count += 1
-        return function(*words, **options)
-    return wrapped
-checkpoint.write_file = dying(checkpoint.write_file)
-checkpoint.flush = dying(checkpoint.flush)
-shutil.rmtree = dying(shutil.rmtree)
-Path.rename = dying(Path.rename)
-save, saves = checkpoint.save, 0
-def counted(*words):
-    global saves, count
-    saves += 1
-    if saves == 2:
-        count = 0
-    return save(*words)
-checkpoint.save = counted
-comsd.pretrain("comsd", run={str(broken)!r}, **{SMOKE!r})
-"""
-    code = subprocess.run([sys.executable, "-c", script], check=False).returncode
+    code = die_inside_a_save(broken, moment, save=2, settings=SMOKE)
     assert code == 9 or moment >= 9
     comsd.resume(broken)
     assert fingerprint(broken) == fingerprint(whole)

@@ -67,8 +67,8 @@ class Contrast(nn.Module):
         return Contrasted(state, key, skills, owner)
 
     def loss(self, x: Contrasted) -> Tensor:
-        left_out = self.constant if x.owner is None else None
-        return info_nce(x.query, x.key, x.owner, self.temperature, left_out)  # Eq. 7, negated
+        # Eq. 7, negated
+        return info_nce(x.query, x.key, x.owner, self.temperature, self.constant)
 
     def log_q(self, x: Contrasted) -> Tensor:
         """(B,): log q of every transition with its own skill (Eq. 6)."""
@@ -90,15 +90,11 @@ class Contrast(nn.Module):
         states, key, *passes = self.f1.run(both)
         raw, skill_pass = (skills, None) if self.f2 is None else self.f2.run(skills)
         query, norm = (raw, None) if self.skills_are_queries else normalise(raw)
+        form = self.temperature, self.constant
         loss, key_grad, query_grad = info_nce_gradient(
-            query,
-            key,
-            owner,
-            self.temperature,
-            self.constant if owner is None else None,
-            to_query=self.f2 is not None,
+            query, key, owner, *form, to_query=self.f2 is not None
         )
-        self.f1.run_back(None, key_grad, *passes)
+        self.f1.run_back(key_grad, *passes)
         grads = [part.flat_grad for part in passes]
         if self.f2 is not None and skill_pass is not None and norm is not None:
             self.f2.run_back(through_norm(query_grad, query, norm), skill_pass)

@@ -37,8 +37,7 @@ class Scratch:
     free: ClassVar[dict[tuple[Any, ...], list[Scratch]]] = {}  # by shape
 
     x: Tensor  # the input of the pass
-    norm: tuple[Tensor, Tensor, Tensor]  # normalised first layer: its input, 1 / std and output
-    mean: Tensor
+    norm: tuple[Tensor, Tensor, Tensor, Tensor]  # of the first layer: input, mean, 1 / std, output
     flat_grad: Tensor
     layer_grads: list[tuple[Tensor, Tensor]]
     norm_grads: list[Tensor]
@@ -101,6 +100,7 @@ class MLP(nn.Module):
     """
 
     flat: nn.Parameter
+    mask: Tensor | None  # of the last layer's weights: what belongs to each head
 
     def __init__(
         self, *sizes: int, init: Init = "orthogonal", norm: bool = False, heads: int = 1
@@ -125,8 +125,6 @@ class MLP(nn.Module):
         self.take_views()
         self.register_load_state_dict_post_hook(lambda net, _: net.take_views())
 
-    mask: Tensor | None  # of the last layer's weights: what belongs to each head
-
     def views(self, flat: Tensor) -> tuple[list[tuple[Tensor, Tensor]], list[Tensor]]:
         """(weight, bias) of each layer, and of the norm if there is one: views into a vector."""
         parts = flat.split(self.sizes)
@@ -141,12 +139,8 @@ class MLP(nn.Module):
     def __deepcopy__(self, memo: dict[int, Any]) -> MLP:
         twin = MLP.__new__(MLP)
         nn.Module.__init__(twin)
-        twin.norm, twin.heads, twin.shapes, twin.sizes = (
-            self.norm,
-            self.heads,
-            self.shapes,
-            self.sizes,
-        )
+        twin.norm, twin.heads = self.norm, self.heads
+        twin.shapes, twin.sizes = self.shapes, self.sizes
         twin.flat = copy.deepcopy(self.flat, memo)
         twin.register_buffer("mask", self.mask, persistent=False)
         twin.take_views()
@@ -188,7 +182,7 @@ class MLP(nn.Module):
                 torch.addmm(bias, x, weight, out=hidden)
                 scale, shift = self.norm_views
                 x, mean, rstd = layer_norm(hidden, (len(bias),), scale, shift, 1e-5)
-                scratch.norm, scratch.mean = (hidden, rstd, x.tanh_()), mean
+                scratch.norm = hidden, mean, rstd, x.tanh_()
             else:
                 x = add_relu(torch.mm(x, weight, out=hidden), bias)
         if self.narrow is not None:
@@ -201,7 +195,7 @@ class MLP(nn.Module):
         """Fills `scratch.flat_grad`; returns the gradient at the first layer's output."""
         for i in range(len(self.layers) - 1, -1, -1):
             normed = self.norm and i == 1
-            below = scratch.x if i == 0 else scratch.norm[2] if normed else scratch.hidden[i - 1]
+            below = scratch.x if i == 0 else scratch.norm[-1] if normed else scratch.hidden[i - 1]
             if weights:
                 layer_grad(grad, below, scratch.layer_grads[i])
                 if self.mask is not None and i == len(self.layers) - 1:
@@ -216,11 +210,11 @@ class MLP(nn.Module):
         return grad
 
     def back_through_norm(self, grad: Tensor, scratch: Scratch, weights: bool) -> Tensor:
-        x, rstd, y = scratch.norm
+        x, mean, rstd, y = scratch.norm
         tanh_backward(grad, y, grad_input=grad)
         wanted = [True, weights, weights]
         into, *parts = layer_norm_backward(
-            grad, x, (x.shape[1],), scratch.mean, rstd, *self.norm_views, wanted
+            grad, x, (x.shape[1],), mean, rstd, *self.norm_views, wanted
         )
         for mine, part in zip(scratch.norm_grads, parts, strict=True):
             if weights:
@@ -260,29 +254,8 @@ def block_mask(shape: tuple[int, int], blocks: int, like: Tensor) -> Tensor:
     return torch.block_diag(*[ones] * blocks)
 
 
-class _PairNode(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, _state: Tensor, _pair: Tensor, encoder: PairEncoder
-    ) -> tuple[Tensor, Tensor]:
-        ctx.encoder = encoder
-        ctx.set_materialize_grads(False)
-        states, embedded, *ctx.passes = encoder.run(x)
-        return states, embedded
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        if not ctx.passes:
-            raise RuntimeError("backward through a PairEncoder runs once per forward pass")
-        (state_pass, pair_pass), ctx.passes = ctx.passes, []
-        ctx.encoder.run_back(*grads, state_pass, pair_pass)
-        ctx.encoder.give_back(state_pass, pair_pass)
-        pair_grad = None if grads[1] is None else pair_pass.flat_grad.clone()
-        return None, state_pass.flat_grad.clone(), pair_grad, None
-
-
 class PairEncoder(nn.Module):
-    """Embeds s and s' by one network and the pair of embeddings by another, as one node.
+    """Embeds s and s' by one network and the pair of embeddings by another.
 
     The trajectory encoder of CIC and what builds on it.
     """
@@ -296,17 +269,8 @@ class PairEncoder(nn.Module):
 
     def forward(self, obs: Tensor, next_obs: Tensor) -> tuple[Tensor, Tensor]:
         """Embeddings of s' and of (s, s'), each (B, dim). Observations get no gradient."""
-        both = self.interleave(obs, next_obs)
-        if torch.compiler.is_compiling():
-            states = self.state(both).view(len(obs), -1)
-            pair = self.pair(states)
-        elif torch.is_grad_enabled():
-            weights = self.state.flat, self.pair.flat
-            states, pair = _PairNode.apply(both, *weights, self)  # pyright: ignore
-        else:
-            states, pair, *passes = self.run(both)
-            self.give_back(*passes)
-        return states[:, self.dim :], pair
+        states = self.state(self.interleave(obs, next_obs)).view(len(obs), -1)  # (B, 2 dim)
+        return states[:, self.dim :], self.pair(states)
 
     def interleave(self, obs: Tensor, next_obs: Tensor) -> Tensor:
         """s, s', s, s', ... so that the embeddings of a pair lie side by side."""
@@ -318,15 +282,10 @@ class PairEncoder(nn.Module):
         pair, pair_pass = self.pair.run(states)
         return states, pair, state_pass, pair_pass
 
-    def run_back(
-        self, from_states: Tensor | None, from_pair: Tensor | None, state: Scratch, pair: Scratch
-    ) -> None:
-        """Fills the weights' gradients of both passes."""
-        if from_pair is not None:
-            grad = self.pair.run_back(from_pair, pair) @ self.pair.layers[0][0]
-            from_states = grad if from_states is None else grad.add_(from_states)
-        assert from_states is not None
-        self.state.run_back(from_states.view(len(state.x), -1), state)
+    def run_back(self, grad: Tensor, state: Scratch, pair: Scratch) -> None:
+        """Fills the weights' gradients of both passes, given the one at the pair's embedding."""
+        to_states = self.pair.run_back(grad, pair) @ self.pair.layers[0][0]
+        self.state.run_back(to_states.view(len(state.x), -1), state)
 
     def give_back(self, state_pass: Scratch, pair_pass: Scratch) -> None:
         self.state.give_back(state_pass)

@@ -9,6 +9,7 @@ as soon as its last observation is written, and no window crosses an episode or 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +26,7 @@ from comsd.types import Batch
 def free_memory() -> int | None:
     """Bytes that can be had without swapping, where the system says."""
     try:
-        with open("/proc/meminfo") as file:  # noqa: PTH123
-            fields = dict(line.split(":") for line in file)
+        fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
         return int(fields["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
         return None

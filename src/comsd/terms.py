@@ -182,7 +182,7 @@ def info_nce_gradient(
     loss_i = log(q_ii + S_i) - log q_ii,  S_i = sum over negatives j of q(key_j, query_i)
     d loss_i / d log q_ij = q_ij / (q_ii + S_i) - [i = j]
 
-    left_out: a constant that CIC's code takes off q_ii + S_i; only without `owner`.
+    left_out: a constant that CIC's code takes off q_ii + S_i; has no effect with an `owner`.
     """
     unit_key, key_norm = normalise(key)
     scaled = query / temperature

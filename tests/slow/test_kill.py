@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import comsd
-from robot_runs import (
+from processes import (
     SMALL,
     die_inside_a_save,
     fingerprint,

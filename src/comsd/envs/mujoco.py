@@ -8,6 +8,7 @@ A `Robot` says what is read from the simulator, how an episode starts and what i
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -34,7 +35,7 @@ WARNINGS = list(mujoco.mjtWarning.__members__)
 UNSTABLE = [i for i, name in enumerate(WARNINGS) if "BAD" in name]
 
 
-class Robot:
+class Robot(ABC):
     """A model and what the control suite defines around it."""
 
     name: ClassVar[str]
@@ -52,16 +53,16 @@ class Robot:
             warnings.filterwarnings("ignore", ".*settotalmass.*")
             self.model: mujoco.MjModel = spec.compile()
 
-    def edit(self, spec: mujoco.MjSpec) -> None:
+    def edit(self, spec: mujoco.MjSpec) -> None:  # noqa: B027 (most need none)
         """Change the model before it is compiled."""
 
+    @abstractmethod
     def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
         """Draw the first state of an episode; the data is reset and has been run forward."""
-        raise NotImplementedError
 
+    @abstractmethod
     def observe(self, x: Readings) -> list[Doubles]:
         """The parts of an observation in their order, each (N, .)."""
-        raise NotImplementedError
 
     def body(self, name: str) -> int:
         return self.model.body(name).id
@@ -107,8 +108,8 @@ class RobotEnv:
     horizon = HORIZON
 
     def __init__(self, robot: Robot, task: str | None, seeds: Sequence[int]) -> None:
-        self.robot, self.num_envs, self.seeds = robot, len(seeds), list(seeds)
-        num_envs = len(seeds)
+        self.robot, self.seeds = robot, list(seeds)
+        self.num_envs = num_envs = len(seeds)
         self.reward_of = robot.tasks[task] if task else None
         self.title = f"{robot.name}_{task}" if task else robot.name
         self.batch = Batch(robot.model, num_envs, nthread=1, persistent=True)

@@ -136,11 +136,10 @@ class RobotEvaluator:
         skills: Tensor,
         seeds: list[int],
         length: int = HORIZON,
-        noise: np.random.Generator | None = None,
     ) -> States:
         """The states after each step, (skills, length, O); without a policy, random actions."""
         env = RobotEnv(self.robot, None, seeds)
-        play = policy.player(skills, noise) if policy else None
+        play = policy.player(skills, None) if policy else None
         rng = np.random.default_rng(self.seed)
         obs = env.reset()
         states = np.empty((len(skills), length, env.obs_dim), np.float32)
@@ -224,13 +223,13 @@ class RobotEvaluator:
         return metrics | {"identification": self.identify(policy)}
 
     def identify(self, policy: Policy | None) -> float:
-        count = min(IDENTIFIED, self.space.dim) if self.space.kind == "one-hot" else IDENTIFIED
-        rng = np.random.default_rng(self.seed)
-        finite = self.space.kind == "one-hot"
-        skills = self.space.grid(count) if finite else self.space.sample(count, rng)
+        if self.space.kind == "one-hot":
+            skills = self.space.grid(IDENTIFIED)
+        else:
+            skills = self.space.sample(IDENTIFIED, np.random.default_rng(self.seed))
         features = []
         for i in range(self.rollouts):  # every skill from the same start, then from another
-            states = self.roll_out(policy, skills, [self.seed + i] * count, GLANCE)
+            states = self.roll_out(policy, skills, [self.seed + i] * len(skills), GLANCE)
             features.append(np.concatenate([states.mean(1), states.std(1)], -1))
         return identification(np.stack(features, 1).astype(np.float64))
 

@@ -132,7 +132,8 @@ class OffPolicyLearner:
 
     def check(self, metrics: Metrics) -> None:
         """Stop at the first number that is not one."""
-        if not math.isfinite(sum(value.sum().item() for value in metrics.values())):
+        total = sum(value.sum() for value in metrics.values())  # one number to wait for
+        if not math.isfinite(float(total)):
             raise_if_broken(metrics)
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""What the tests of robot runs share: small runs, real processes, and what makes two runs equal."""
+"""What the tests of runs share: small runs, real processes that die, what makes runs equal."""
 
 from __future__ import annotations
 
