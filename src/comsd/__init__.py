@@ -1,11 +1,11 @@
-"""Unsupervised skill discovery: pre-train skills, look at them, compare methods.
+"""Unsupervised skill discovery: pre-train skills, look at them, adapt them, compare methods.
 
 >>> import comsd
 >>> run = comsd.pretrain("comsd", env="maze-tree", skills=10, seed=0, run="runs/tree")
 >>> comsd.evaluate(run).metrics["occupancy_entropy"]
 """
 
-from comsd.api import Evaluation, evaluate, load, pretrain, resume
+from comsd.api import Evaluation, combine, evaluate, finetune, load, pretrain, resume
 from comsd.envs import make_task
 from comsd.errors import InputError, RunError
 from comsd.methods import METHODS, Method, MethodConfig
@@ -26,7 +26,9 @@ __all__ = [
     "RunError",
     "SkillSpace",
     "Sphere",
+    "combine",
     "evaluate",
+    "finetune",
     "load",
     "make_task",
     "pretrain",

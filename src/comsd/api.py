@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from comsd.adaptation import resolve_combine, resolve_finetune, resolve_scratch
 from comsd.config import resolve
 from comsd.evaluation import evaluator
 from comsd.loop import prepare, readable_failures, train
@@ -39,6 +40,56 @@ def pretrain(
     return started
 
 
+def finetune(
+    source: Run | Path | str | None,
+    /,
+    *,
+    task: str,
+    run: Path | str,
+    preset: str | None = None,
+    report: Callable[[str], None] = silent,
+    **settings: Any,
+) -> Run:
+    """Go on learning with a task's reward from one skill of a pre-trained run (Algorithm 3).
+
+    Without a source: plain DDPG from scratch, the reference. How the skill is chosen and what is
+    taken over: `adapt={"rule": "best-of-k", "critic_init": "none"}`.
+    """
+    if source is None:
+        started = Run.create(run, *resolve_scratch(task, preset or "paper", **settings))
+    else:
+        opened = opened_run(source)
+        resolved = resolve_finetune(opened, task, preset, **settings)
+        started = Run.create(run, *resolved, opened)
+    train(started, report)
+    return started
+
+
+def combine(
+    source: Run | Path | str,
+    /,
+    *,
+    task: str,
+    run: Path | str,
+    preset: str | None = None,
+    report: Callable[[str], None] = silent,
+    **settings: Any,
+) -> Run:
+    """Learn which of a pre-trained run's skills to use when (Algorithm 2).
+
+    A controller is trained on the task; its action is the skill. `adapt={"hold": 10}` makes a
+    choice last.
+    """
+    opened = opened_run(source)
+    started = Run.create(run, *resolve_combine(opened, task, preset, **settings), opened)
+    train(started, report)
+    return started
+
+
+def opened_run(run: Run | Path | str) -> Run:
+    return run if isinstance(run, Run) else Run(run)
+
+
 def resume(run: Path | str, report: Callable[[str], None] = silent) -> Run:
     """Continue a run where its last checkpoint is, exactly as if it had never stopped."""
     opened = Run(run)
@@ -64,7 +115,7 @@ def evaluate(
     run: Run | Path | str, *, greedy: bool = False, random_start: bool = False
 ) -> Evaluation:
     """Roll out every skill, measure and draw. `greedy` takes mean actions."""
-    opened = run if isinstance(run, Run) else Run(run)
+    opened = opened_run(run)
     prepare(opened)
     look = evaluator(opened)
     with readable_failures(opened):

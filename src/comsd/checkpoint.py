@@ -198,6 +198,18 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
     return place
 
 
+def copy(folder: Path, to: Path, branches: list[str]) -> None:
+    """The newest whole checkpoint of a folder, reduced to some branches, where it has them."""
+    for place in sorted(found(folder), reverse=True):
+        kept = [name for name in branches if (place / f"{name}.safetensors").exists()]
+        try:
+            save(to, int(place.name), read(place, kept))
+            return
+        except RunError:
+            continue
+    raise RunError(f"{folder} holds no checkpoint that can be read")
+
+
 def drop_pieces(folder: Path) -> None:
     """Delete the pieces that no checkpoint refers to."""
     if not (folder / PIECES).is_dir():

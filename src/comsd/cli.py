@@ -7,9 +7,10 @@ import dataclasses
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, get_args, get_type_hints
 
 import tyro
 from rich import box
@@ -17,8 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 import comsd
+from comsd.adaptation import FinetuneSettings, resolve_combine, resolve_finetune, resolve_scratch
 from comsd.config import Config, RunSettings, Settings, choose, resolve
-from comsd.envs import ENVS
+from comsd.envs import ENVS, TASKS, env_spec
 from comsd.errors import InputError, Interrupted, RunError
 from comsd.evaluation import evaluator
 from comsd.methods import METHODS
@@ -28,17 +30,19 @@ USAGE = """\
 comsd: unsupervised skill discovery
 
   comsd pretrain METHOD --env ENV [--preset P] [--run DIR] ...   discover skills
+  comsd finetune RUN --task TASK ...   go on from one skill with a task's reward
+  comsd finetune --scratch --task TASK the same without pre-training: the reference
+  comsd combine RUN --task TASK ...    learn which skill to use when
   comsd resume RUN                     continue a run, exactly where it stopped
   comsd evaluate RUN [--json]          measure and draw what the skills do
   comsd methods                        the methods
-  comsd envs                           the environments
+  comsd envs                           the environments and their tasks
   comsd config METHOD --env ENV        every setting, its value and its source
 
   comsd COMMAND --help                 what each option means
 """
 
 Arg = tyro.conf.arg
-GROUPS = ("run", "method", "agent")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -79,32 +83,46 @@ def say(message: str) -> None:
 # --- pretrain, config: every setting is an option ------------------------------------------------
 
 
-def as_options(group: str, settings: Settings, sources: dict[str, str]) -> type[Any]:
+Resolver = Callable[..., tuple[Config, dict[str, str]]]  # explicit settings -> config, sources
+
+FIXED = {  # what the command itself says, per stage
+    "pretrain": {"run.stage", "run.method"},
+    "finetune": {"run.stage", "run.method", "run.env", "run.space", "run.skills", "adapt.source"},
+}
+FIXED["combine"] = FIXED["scratch"] = FIXED["finetune"]
+
+
+def shown(config: Config) -> Iterator[tuple[str, str, Settings, dataclasses.Field[Any]]]:
+    """Every setting that can be chosen: its group, its name as an option, where it is."""
+    for group in config.groups:
+        settings = getattr(config, group)
+        prefix = f"{group}." if group in ("method", "agent") else ""
+        for f in dataclasses.fields(settings):
+            if f"{group}.{f.name}" not in FIXED[config.run.stage]:
+                yield group, prefix + f.name, settings, f
+
+
+def as_options(group: str, config: Config, sources: dict[str, str]) -> type[Any]:
     """A twin of a settings class that shows tyro the meaning and the source of each value."""
-    hints = get_type_hints(type(settings))
     fields: list[tuple[str, Any, Any]] = []
-    for f in dataclasses.fields(settings):
-        if (group, f.name) != ("run", "method"):  # that one is the first word of the command
+    for owner, _, settings, f in shown(config):
+        if owner == group:
             note = f"{f.metadata['help']} [{sources[f'{group}.{f.name}']}]"
-            value = getattr(settings, f.name)
-            fields.append((f.name, Annotated[hints[f.name], Arg(help=note)], value))
-    return dataclasses.make_dataclass(type(settings).__name__, fields, frozen=True)
+            hint = get_type_hints(type(settings))[f.name]
+            fields.append((f.name, Annotated[hint, Arg(help=note)], getattr(settings, f.name)))
+    return dataclasses.make_dataclass(group, fields, frozen=True)
 
 
 def option_types(config: Config) -> dict[str, Any]:
     """Every option of a config with the type of its value; None for switches."""
     types: dict[str, Any] = {"--run": Path}
-    for group in GROUPS:
-        settings = getattr(config, group)
-        hints = get_type_hints(type(settings))
-        prefix = "--" if group == "run" else f"--{group}."
-        for f in dataclasses.fields(settings):
-            name = f.name.replace("_", "-")
-            if hints[f.name] is bool:
-                types |= {f"{prefix}{name}": None, f"{prefix}no-{name}": None}
-            else:
-                types[prefix + name] = hints[f.name]
-    del types["--method"]
+    for _, name, settings, f in shown(config):
+        hint = get_type_hints(type(settings))[f.name]
+        group, dot, last = name.replace("_", "-").rpartition(".")
+        if hint is bool:
+            types |= {f"--{group}{dot}{last}": None, f"--{group}{dot}no-{last}": None}
+        else:
+            types[f"--{group}{dot}{last}"] = hint
     return types
 
 
@@ -137,8 +155,46 @@ def check_words(words: list[str], types: dict[str, Any], places: Sequence[str] =
         raise InputError(f"{missing[0]} is missing")
 
 
+def options_of(
+    prog: str, words: list[str], resolver: Resolver
+) -> tuple[Config, dict[str, str], Path | None]:
+    """The config that the words ask for, and the directory if they name one."""
+    base, sources = resolver()
+    check_words(words, option_types(base))
+    twins = {group: as_options(group, base, sources) for group in base.groups}
+    place = Annotated[Path | None, Arg(help="directory of the run [runs/...]")]
+    flat = [group for group in twins if group in ("run", "adapt")]  # without a prefix
+    fields = [
+        (f"{g}_settings" if g in flat else g, Annotated[t, Arg(name="" if g in flat else g)], t())
+        for g, t in twins.items()
+    ]
+    options = dataclasses.make_dataclass("options", [*fields, ("run", place, None)])
+    parsed = tyro.cli(options, prog=prog, args=words)
+    given = {
+        group: {
+            name: value
+            for name, value in dataclasses.asdict(
+                getattr(parsed, f"{group}_settings" if group in flat else group)
+            ).items()
+            if value != getattr(getattr(base, group), name)
+        }
+        for group in twins
+    }
+    return *resolver(**given), parsed.run
+
+
+def peek(words: list[str], option: str) -> str | None:
+    """The value of an option whose choice decides about the others."""
+    for i, word in enumerate(words):
+        if word == option and i + 1 < len(words):
+            return words[i + 1]
+        if word.startswith(f"{option}="):
+            return word.split("=", 1)[1]
+    return None
+
+
 def chosen(command: str, words: list[str]) -> tuple[Config, dict[str, str], Path | None]:
-    """The config that the words of the command line ask for.
+    """The config of a pre-training that the words ask for.
 
     The defaults of the options depend on the method, the environment and the preset, so those
     three are read first.
@@ -150,39 +206,13 @@ def chosen(command: str, words: list[str]) -> tuple[Config, dict[str, str], Path
         else:
             raise InputError(f"method is missing: comsd {command} METHOD --env ENV; {listing}")
     method, rest = words[0], words[1:]
-    first = {"env": RunSettings.env, "preset": RunSettings.preset}
-    for name in first:
-        for i, word in enumerate(rest):
-            if word == f"--{name}" and i + 1 < len(rest):
-                first[name] = rest[i + 1]
-            elif word.startswith(f"--{name}="):
-                first[name] = word.split("=", 1)[1]
-    base, sources = resolve(method, first["env"], first["preset"])
-
-    check_words(rest, option_types(base))
-    twins = {name: as_options(name, getattr(base, name), sources) for name in GROUPS}
-    run_twin = twins["run"]
-    place = Annotated[Path | None, Arg(help="directory of the run [runs/ENV/METHOD-SKILLS-SEED]")]
-    options = dataclasses.make_dataclass(
-        "options",
-        [
-            ("settings", Annotated[run_twin, Arg(name="")], run_twin()),
-            ("method", twins["method"], twins["method"]()),
-            ("agent", twins["agent"], twins["agent"]()),
-            ("run", place, None),
-        ],
-    )
-    parsed = tyro.cli(options, prog=f"comsd {command} {method}", args=rest)
-    groups = {"run": parsed.settings, "method": parsed.method, "agent": parsed.agent}
-    given = {
-        group: {
-            name: value
-            for name, value in dataclasses.asdict(values).items()
-            if value != getattr(getattr(base, group), name)
-        }
-        for group, values in groups.items()
-    }
-    return *resolve(method, first["env"], first["preset"], **given), parsed.run
+    env = peek(rest, "--env") or RunSettings.env
+    if env in TASKS:
+        raise InputError(
+            f"env is {env!r}, a task; skills are discovered without one; allowed: {', '.join(ENVS)}"
+        )
+    preset = peek(rest, "--preset") or RunSettings.preset
+    return options_of(f"comsd {command} {method}", rest, partial(resolve, method, env, preset))
 
 
 def pretrain(words: list[str]) -> None:
@@ -198,13 +228,70 @@ def pretrain(words: list[str]) -> None:
 def config(words: list[str]) -> None:
     config, sources, _ = chosen("config", words)
     table = Table("setting", "value", "source", "meaning", box=box.SIMPLE)
-    for group in GROUPS:
-        settings = getattr(config, group)
-        for f in dataclasses.fields(settings):
-            name = f.name if group == "run" else f"{group}.{f.name}"
-            value = str(getattr(settings, f.name))
-            table.add_row(name, value, sources[f"{group}.{f.name}"], f.metadata["help"])
+    for group, name, settings, f in shown(config):
+        value = str(getattr(settings, f.name))
+        table.add_row(name, value, sources[f"{group}.{f.name}"], f.metadata["help"])
     show(table)
+
+
+# --- finetune, combine: a run and a task ----------------------------------------------------------
+
+
+def taken(words: list[str], option: str) -> tuple[str | None, list[str]]:
+    """The value of an option, and the words without it."""
+    value = peek(words, option)
+    if value is None:
+        if option in words:
+            raise InputError(f"{option} needs a value")
+        return None, words
+    at = next(i for i, w in enumerate(words) if w == option or w.startswith(f"{option}="))
+    return value, words[:at] + words[at + (2 if words[at] == option else 1) :]
+
+
+def adapt(command: Literal["finetune", "combine"], words: list[str]) -> None:
+    usage = f"comsd {command} RUN --task TASK"
+    if "-h" in words or "--help" in words:
+        stage = partial(resolve, "task", next(iter(TASKS)), "paper", stage=command)
+        options_of(usage, words, stage)  # prints what there is and exits
+    task, rest = taken(words, "--task")
+    if task is None:
+        raise InputError(f"--task is missing: {usage}; `comsd envs` lists the tasks")
+    env_spec(task, "task")
+    scratch = command == "finetune" and "--scratch" in rest
+    preset = peek(rest, "--preset")
+    source: Run | None = None
+    resolver: Resolver
+    if scratch:
+        rest.remove("--scratch")
+        resolver = partial(resolve_scratch, task, preset or RunSettings.preset)
+        name = "scratch"
+    else:
+        if not rest or rest[0].startswith("-"):
+            hint = " (or --scratch)" if command == "finetune" else ""
+            raise InputError(f"RUN is missing{hint}: {usage}")
+        source, rest = comsd.load(rest[0]), rest[1:]
+        make = resolve_finetune if command == "finetune" else resolve_combine
+        resolver = partial(make, source, task, preset)
+        name = f"{command}-{source.path.resolve().name}"
+    config, sources, path = options_of(usage, rest, resolver)
+    path = path or Path("runs") / task / f"{name}-{config.run.seed}"
+    Run.create(path, config, sources, source)
+    about = f"{name} on {task}, {config.run.steps:,} steps, seed {config.run.seed}"
+    if isinstance(config.adapt, FinetuneSettings):
+        about += f", skill rule {config.adapt.rule}"
+    say(f"{about} -> {path}")
+    run = comsd.resume(path, say)
+    last = run.evaluations.rows()[-1]
+    print(f"return {float(last['return']):.1f} at step {int(last['step']):,}")
+    say(f"done; `{called()} evaluate {path}` scores it again and draws the curve")
+
+
+def finetune(words: list[str]) -> None:
+    adapt("finetune", words)
+
+
+def combine(words: list[str]) -> None:
+    adapt("combine", words)
 
 
 # --- commands on an existing run ------------------------------------------------------------------
@@ -219,7 +306,7 @@ def resume(words: list[str]) -> None:
     check_words(words, {}, places=["RUN"])
     options = tyro.cli(ResumeOptions, prog="comsd resume", args=words)
     run = comsd.resume(options.run, say)
-    say(f"done: {run.config.run.steps:,} steps; `comsd evaluate {run.path}` shows the skills")
+    say(f"done: {run.config.run.steps:,} steps; `comsd evaluate {run.path}` shows what it does")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,6 +339,8 @@ def evaluate(words: list[str]) -> None:
         met = sum(result.metrics[name] >= bound for name, bound in claim.items())
         print(f"* the paper shows a picture; {met} of our {len(claim)} bounds for it are reached")
     print(f"picture: {result.picture}")
+    if not run.pretrains:
+        return
     other = next(name for name in METHODS if name != settings.method)
     again = f"--env {settings.env} --skills {settings.skills} --preset {settings.preset}"
     print(f"next:    {called()} pretrain {other} {again}  # another method")
@@ -272,11 +361,11 @@ def methods(words: list[str]) -> None:
 
 def envs(words: list[str]) -> None:
     reject(words, "envs")
-    table = Table("environment", "skills", "presets", "what it is", box=box.SIMPLE)
+    table = Table("environment", "skills", "presets", "what it is", "tasks", box=box.SIMPLE)
     for name, spec in ENVS.items():
         presets = ", ".join(f"{p} {v['run.steps'].value:,}" for p, v in spec.presets.items())
         skills = f"{spec.values['run.skills'].value} {spec.values['run.space'].value}"
-        table.add_row(name, skills, presets, spec.summary)
+        table.add_row(name, skills, presets, spec.summary, ", ".join(spec.tasks))
     show(table)
 
 
@@ -294,7 +383,9 @@ def show(table: Table) -> None:
     console.print(table)
 
 
-COMMANDS = {f.__name__: f for f in (pretrain, resume, evaluate, methods, envs, config)}
+COMMANDS = {
+    f.__name__: f for f in (pretrain, finetune, combine, resume, evaluate, methods, envs, config)
+}
 
 if __name__ == "__main__":
     main()

@@ -1,7 +1,8 @@
 """Settings: frozen dataclasses whose every field carries its meaning, its range and its source.
 
 A value comes from, later wins: the field's default · the environment's values · the method's
-values for this kind of environment · the preset · an explicit flag. `resolve` puts them together
+values for this kind of environment · the preset · what an adaptation takes from the run it starts
+from · an explicit flag. `resolve` puts them together
 and remembers where each came from, which is what `comsd config` prints.
 """
 
@@ -19,6 +20,8 @@ from comsd.errors import InputError
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Settings")
+
+Stage = Literal["pretrain", "finetune", "combine", "scratch"]
 
 DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
@@ -89,13 +92,16 @@ class Settings:
 class RunSettings(Settings):
     """What is run, for how long, and what is written down on the way."""
 
+    stage: Stage = setting("pretrain", "what is done with skills", "the command")
     method: str = setting("comsd", "the method; `comsd methods` lists them", "default")
     env: str = setting("maze-tree", "the environment; `comsd envs` lists them", "default")
     preset: Literal["paper", "lite", "smoke"] = setting(
         "paper", "paper: as published; lite: for one CPU core; smoke: seconds", "paper"
     )
-    space: Literal["one-hot", "box", "sphere"] = setting("one-hot", "kind of skill space", "paper")
-    skills: int = setting(10, "number of skills, or of dimensions of the skill", "paper", low=2)
+    space: Literal["one-hot", "box", "sphere", "none"] = setting(
+        "one-hot", "kind of skill space", "paper"
+    )
+    skills: int = setting(10, "number of skills, or of dimensions of the skill", "paper", low=0)
     seed: int = setting(0, "seed of all randomness", "default", low=0)
     steps: int = setting(6_250_000, "environment steps in all", "paper", low=1)
     device: str = setting("cpu", "torch device", "this library")
@@ -114,6 +120,8 @@ class RunSettings(Settings):
         super().__post_init__()
         if not DEVICE.fullmatch(self.device):
             raise InputError(f"device is {self.device!r}; allowed: cpu, cuda, cuda:N")
+        if self.skills < 2 and self.space != "none":
+            raise InputError(f"skills is {self.skills}; it must be at least 2")
 
 
 @dataclass(frozen=True)
@@ -123,9 +131,16 @@ class Config:
     run: RunSettings
     method: Settings
     agent: Settings
+    adapt: Settings  # how the skills of another run are used; empty in pre-training
 
     def to_json(self) -> dict[str, dict[str, Any]]:
         return dataclasses.asdict(self)
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups that mean something in this stage."""
+        own = "method" if self.run.stage == "pretrain" else "adapt"
+        return ["run", own, "agent"]
 
 
 def choose(field_name: str, value: str, allowed: Mapping[str, T]) -> T:
@@ -149,18 +164,27 @@ def replace(settings: S, group: str, values: Mapping[str, Any]) -> S:
 
 
 def resolve(
-    method: str, env: str, preset: str = "paper", /, **overrides: Any
+    method: str,
+    env: str,
+    preset: str = "paper",
+    /,
+    stage: Stage = "pretrain",
+    adapted: Mapping[str, Setting] | None = None,
+    **overrides: Any,
 ) -> tuple[Config, dict[str, str]]:
     """The config of a run and the source of each value, both by dotted name.
 
     Overrides: run settings by name (`seed=1`), groups as dicts (`method={"alpha": 0.2}`).
     """
+    from comsd.adaptation import STAGES
     from comsd.agents import AGENTS
-    from comsd.envs import ENVS
+    from comsd.envs import env_spec
     from comsd.methods import METHODS
+    from comsd.methods.task import TaskReward
 
-    method_class = choose("method", method, METHODS)
-    spec = choose("env", env, ENVS)
+    pretraining = stage == "pretrain"
+    method_class = choose("method", method, METHODS) if pretraining else TaskReward
+    spec = env_spec(env)
     preset_values = choose("preset", preset, spec.presets)
 
     layers: dict[str, Setting] = dict(spec.values)
@@ -168,20 +192,23 @@ def resolve(
         tuned = method_class.config_class.tuned.get(group, {})
         layers |= {k if "." in k else f"method.{k}": value for k, value in tuned.items()}
     layers |= preset_values
+    layers |= adapted or {}
     layers |= {f"run.{k}": Setting(v, "you") for k, v in (("method", method), ("env", env))}
+    layers["run.stage"] = Setting(stage, "the command")
     layers["run.preset"] = Setting(preset, "you")
     for key, value in overrides.items():
-        grouped = key in ("method", "agent") or isinstance(value, Mapping)
+        grouped = key in ("method", "agent", "adapt") or isinstance(value, Mapping)
         if grouped and not isinstance(value, Mapping):
             raise InputError(f"{key} settings are {value!r}; they must be a dict")
         group, name = (value, key) if grouped else ({key: value}, "run")
-        choose("group of settings", name, dict.fromkeys(("run", "method", "agent")))
+        choose("group of settings", name, dict.fromkeys(("run", "method", "agent", "adapt")))
         layers |= {f"{name}.{k}": Setting(v, "you") for k, v in group.items()}
 
     groups: dict[str, Any] = {
         "run": RunSettings(),
         "method": method_class.config_class(),
         "agent": AGENTS[spec.agent].config_class(),
+        "adapt": STAGES[stage](),
     }
     sources = {
         f"{group}.{f.name}": f.metadata["source"]
@@ -206,5 +233,6 @@ def from_json(data: Mapping[str, Mapping[str, Any]]) -> Config:
     """The config that `to_json` wrote."""
     run = data["run"]
     groups = {k: dict(v) for k, v in data.items()}
-    config, _ = resolve(run["method"], run["env"], run["preset"], **groups)
+    stage = run.get("stage", "pretrain")
+    config, _ = resolve(run["method"], run["env"], run["preset"], stage=stage, **groups)
     return config

@@ -15,7 +15,7 @@ from comsd.errors import Interrupted, RunError
 from comsd.evaluation import Evaluator, evaluator
 from comsd.learners.base import Learner
 from comsd.progress import Progress
-from comsd.run import Run, check_device, check_possible
+from comsd.run import Run, check_device
 
 
 class Stop:
@@ -67,7 +67,7 @@ def train(run: Run, report: Callable[[str], None]) -> None:
     prepare(run)
     settings = run.config.run
     check_device(settings.device)
-    check_possible(run.config)
+    run.check_possible()
     with readable_failures(run), run.locked(), graceful_stop() as stop:
         learner = run.learner()
         seconds, notes = run.restore(learner)
@@ -77,7 +77,7 @@ def train(run: Run, report: Callable[[str], None]) -> None:
         run.open_board(start)
         look = evaluator(run)
         with Progress(settings.steps, start, look.headline, report) as progress:
-            if run.evaluation_due:
+            if run.evaluation_due or (learner.steps == 0 and look.at_start):
                 evaluate(run, learner, look, progress, stop)
                 run.saved_at = None  # what is on disk does not know of it
             while learner.steps < settings.steps and stop.signal is None:
@@ -91,9 +91,9 @@ def train(run: Run, report: Callable[[str], None]) -> None:
 
 def evaluate(run: Run, learner: Learner, look: Evaluator, progress: Progress, stop: Stop) -> None:
     """A line of evaluations.csv; put off until the run is resumed if a signal comes meanwhile."""
-    figures = look.follow(learner.agent, learner.method, lambda: stop.signal is not None)
+    figures = look.follow(learner, lambda: stop.signal is not None)
     run.evaluation_due = figures is None
-    if figures is not None:
+    if figures:
         run.evaluations.append({"step": learner.steps, **figures})
         run.show_on_board(learner.steps, {f"evaluation/{k}": v for k, v in figures.items()})
         progress.show(figures)

@@ -159,6 +159,14 @@ class MLP(nn.Module):
         self.memory = (widths, self.flat.dtype, self.flat.device)
         self.grads: list[tuple[Tensor, list[tuple[Tensor, Tensor]], list[Tensor]]] = []
 
+    @torch.no_grad()
+    def copy_trunk(self, other: MLP) -> None:
+        """The first layer and its norm, which all heads share."""
+        for mine, theirs in zip(self.layers[0], other.layers[0], strict=True):
+            mine.copy_(theirs)
+        for mine, theirs in zip(self.norm_views, other.norm_views, strict=True):
+            mine.copy_(theirs)
+
     def borrow(self, rows: int) -> Scratch:
         pool = Scratch.free.get((rows, self.memory))
         scratch = pool.pop() if pool else Scratch(self.flat.detach(), rows, self.memory[0])

@@ -154,6 +154,23 @@ class Replay:
             discount=torch.full((size,), discount**n, device=self.device),
         )
 
+    def transitions(self) -> Batch:
+        """All single steps that are stored, undiscounted; for looking at a few thousand."""
+        oldest = self.head - min(self.head, self.rows - 1)
+        rows = torch.arange(oldest, self.head, device=self.device) % self.rows
+        after = (rows + 1) % self.rows
+        whole = self.episode[rows] == self.episode[after]
+        rows, after = rows[whole], after[whole]
+        reward = self.reward[rows].flatten()
+        return Batch(
+            obs=self.obs[rows].flatten(0, 1),
+            action=self.action[rows].flatten(0, 1),
+            next_obs=self.obs[after].flatten(0, 1),
+            skill=self.skill[self.segment[rows].flatten().long()],
+            reward=reward,
+            discount=torch.ones_like(reward),
+        )
+
     def starts(self, n: int) -> int:
         """How many rows may start a window, counting those that cross an episode's end."""
         return min(self.head, self.rows - 1) - n + 1

@@ -5,6 +5,7 @@ metrics.csv        a line every `log_every` steps
 tensorboard/       the same for TensorBoard, if asked for
 evaluations.csv    a line every `evaluate_every` steps
 checkpoints/       the two newest states, exact to the bit
+source/            policy and config of the run that is adapted, if this is an adaptation
 lock               held by the process that writes here
 """
 
@@ -19,7 +20,7 @@ import subprocess
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,14 +28,17 @@ from typing import IO, Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from comsd import checkpoint
+from comsd.adaptation import FinetuneSettings, make_env, make_rule
 from comsd.agents import AGENTS, AgentConfig
 from comsd.config import Config, from_json
-from comsd.envs import ENVS, Env, EnvSpec
+from comsd.envs import Env, EnvSpec, env_spec
 from comsd.errors import InputError, RunError
 from comsd.learners.base import Learner, Policy
 from comsd.methods import METHODS, Method, MethodConfig
+from comsd.methods.task import TaskReward
 from comsd.skills import SPACES, SkillSpace
 from comsd.types import ObsInfo
 
@@ -74,10 +78,10 @@ def check_device(device: str) -> None:
         raise InputError(f"device is {device!r}, but torch finds none here") from None
 
 
-def check_possible(config: Config) -> None:
+def check_possible(config: Config, source: Run | None = None) -> None:
     """Say now what would fail later: memory, a compiler, an extra that is not installed."""
-    spec, space = ENVS[config.run.env], SPACES[config.run.space](config.run.skills)
-    AGENTS[spec.agent].check(config, space, spec.make(1, 0))
+    spec, space = env_spec(config.run.env), SPACES[config.run.space](config.run.skills)
+    AGENTS[spec.agent].check(config, space, make_env(config, source, 1, 0))
     if config.run.tensorboard and find_spec("tensorboard") is None:
         raise InputError(
             "tensorboard is True but needs the extra: pip install 'comsd[tensorboard]'"
@@ -86,7 +90,9 @@ def check_possible(config: Config) -> None:
 
 def is_unused(path: Path) -> bool:
     """An empty directory, or one whose creation was cut short."""
-    return path.is_dir() and all(p.name in ("config.json.tmp", "lock") for p in path.iterdir())
+    return path.is_dir() and all(
+        p.name in ("config.json.tmp", "lock", "source") for p in path.iterdir()
+    )
 
 
 class Table:
@@ -144,7 +150,7 @@ class Run:
             raise RunError(f"{file}: {error}") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise RunError(f"{file} is damaged") from None
-        self.spec: EnvSpec = ENVS[self.config.run.env]
+        self.spec: EnvSpec = env_spec(self.config.run.env)
         self.space: SkillSpace = SPACES[self.config.run.space](self.config.run.skills)
         self.metrics = Table(self.path / "metrics.csv")
         self.evaluations = Table(self.path / "evaluations.csv")
@@ -155,10 +161,17 @@ class Run:
         self.saved_at: int | None = None  # step of the newest checkpoint, as far as known
 
     @classmethod
-    def create(cls, path: Path | str, config: Config, sources: dict[str, str]) -> Run:
+    def create(
+        cls,
+        path: Path | str,
+        config: Config,
+        sources: dict[str, str],
+        source: Run | None = None,
+    ) -> Run:
+        """A new directory; the policy of `source`, the run that is adapted, is copied into it."""
         path = Path(path)
         check_device(config.run.device)
-        check_possible(config)
+        check_possible(config, source)
         record = {"config": config.to_json(), "sources": sources, "versions": provenance()}
         taken = InputError(
             f"run {path} exists and is never overwritten: "
@@ -168,16 +181,41 @@ class Run:
             if path.exists() and not is_unused(path):
                 raise taken
             path.mkdir(parents=True, exist_ok=True)
+            if source is not None:
+                source.copy_policy(path / "source")
             checkpoint.write_json(path / "config.json", record)
         except OSError as error:
             raise InputError(f"run {path} cannot be created: {error.strerror}") from None
         return cls(path)
 
+    def copy_policy(self, place: Path) -> None:
+        """Enough of this run to use its skills elsewhere."""
+        folder = self.path / "checkpoints"
+        place.mkdir(exist_ok=True)
+        checkpoint.copy(folder, place / "checkpoints", ["agent", "method"])
+        record = json.loads((self.path / "config.json").read_text())
+        checkpoint.write_json(place / "config.json", record)
+
     # --- what the config describes -----------------------------------------------------------
 
+    @cached_property
+    def source(self) -> Run:
+        """The run that is adapted, as it was when this one was created."""
+        return Run(self.path / "source")
+
+    def check_possible(self) -> None:
+        check_possible(self.config, self._source_or_none)
+
+    @property
+    def _source_or_none(self) -> Run | None:
+        return self.source if self.config.run.stage in ("finetune", "combine") else None
+
+    def make_env(self, num_envs: int, seed: int, discount: float | None = None) -> Env:
+        return make_env(self.config, self._source_or_none, num_envs, seed, discount)
+
     def seeds(self) -> list[np.random.SeedSequence]:
-        """Independent streams: weights, environment, learner, evaluation."""
-        return np.random.SeedSequence(self.config.run.seed).spawn(4)
+        """Independent streams: weights, environment, learner, evaluation, choice of the skill."""
+        return np.random.SeedSequence(self.config.run.seed).spawn(5)
 
     def make_agent(self, env: Env, device: torch.device) -> Any:
         make = AGENTS[self.spec.agent].make
@@ -186,7 +224,12 @@ class Run:
     def make_method(self, env: Env, device: torch.device) -> Method:
         config = self.config.method
         assert isinstance(config, MethodConfig)
-        return METHODS[self.config.run.method](config, self.space, self.obs_info(env, device))
+        kind = METHODS[self.config.run.method] if self.pretrains else TaskReward
+        return kind(config, self.space, self.obs_info(env, device))
+
+    @property
+    def pretrains(self) -> bool:
+        return self.config.run.stage == "pretrain"
 
     @staticmethod
     def obs_info(env: Env, device: torch.device) -> ObsInfo:
@@ -195,14 +238,19 @@ class Run:
 
     def learner(self) -> Learner:
         """A fresh learner, as at step 0."""
-        weights, env_seed, learner_seed, _ = self.seeds()
+        weights, env_seed, learner_seed, *_ = self.seeds()
         settings = self.config.agent
         assert isinstance(settings, AgentConfig)
-        env = self.spec.make(settings.envs, int(env_seed.generate_state(1)[0]))
+        env = self.make_env(settings.envs, int(env_seed.generate_state(1)[0]))
         torch.manual_seed(int(weights.generate_state(1)[0]))
         with (device := torch.device(self.config.run.device)):
             agent, method = self.make_agent(env, device), self.make_method(env, device)
-        return AGENTS[self.spec.agent].learner(env, agent, method, learner_seed)
+        make = AGENTS[self.spec.agent].learner
+        if self.pretrains:
+            return make(env, agent, method, learner_seed)
+        if isinstance(self.config.adapt, FinetuneSettings):
+            agent.start_from(self.source.policy, self.config.adapt.critic_init)
+        return make(env, agent, method, learner_seed, make_rule(self))
 
     @property
     def policy(self) -> Policy:
@@ -211,16 +259,37 @@ class Run:
             self._policy = self.load_policy()
         return self._policy
 
+    @property
+    def skill(self) -> Tensor:
+        """The skill that was adapted, (Z,)."""
+        skill = self._read("rule")["skill"]
+        if skill is None:
+            raise InputError(f"run {self.path} has not settled on a skill")
+        return skill
+
     def load_policy(self) -> Policy:
-        state, problems = checkpoint.latest(self.path / "checkpoints", ["agent"])
+        agent = self.make_agent(self.make_env(1, 0), torch.device("cpu"))
+        self._fill(agent, "agent")
+        return agent
+
+    def load_method(self) -> Method:
+        """The trained representation alone, on the CPU."""
+        method = self.make_method(self.make_env(1, 0), torch.device("cpu"))
+        self._fill(method, "method")
+        return method.eval()
+
+    def _read(self, branch: str) -> dict[str, Any]:
+        """One branch of the newest whole checkpoint."""
+        state, problems = checkpoint.latest(self.path / "checkpoints", [branch])
         for problem in problems:
-            warnings.warn(f"{problem}; using the checkpoint before it", stacklevel=3)
-        agent = self.make_agent(self.spec.make(1, 0), torch.device("cpu"))
+            warnings.warn(f"{problem}; using the checkpoint before it", stacklevel=4)
+        return state[branch]
+
+    def _fill(self, module: nn.Module, branch: str) -> None:
         try:
-            agent.load_state_dict(state["agent"])
+            module.load_state_dict(self._read(branch))
         except RuntimeError:
             raise InputError(f"the checkpoints of {self.path} do not fit config.json") from None
-        return agent
 
     # --- TensorBoard, if asked for ------------------------------------------------------------
 

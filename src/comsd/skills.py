@@ -39,9 +39,17 @@ class SkillSpace(ABC):
     def flag(self, skill: Tensor) -> Tensor:
         """The scalar in [0, 1] that orders the skills for the dynamic weight (Eq. 11)."""
 
+    def flags(self, n: int) -> Tensor:
+        """n skills along the range of the flag."""
+        return self.grid(n)
+
     @abstractmethod
     def decode(self, u: Tensor) -> Tensor:
         """[-1, 1]^dim -> skill: what a controller's action means as a skill."""
+
+    def centre(self) -> Tensor | None:
+        """The skill in the middle of all, (dim,), where there is one."""
+        return None
 
     def distinct(self, skill: Tensor) -> tuple[Tensor, Tensor | None]:
         """(skills, owner): finite spaces list each of their skills once, and `owner`, one-hot
@@ -115,11 +123,20 @@ class Box(SkillSpace):
     def sample(self, n: int, rng: np.random.Generator) -> Tensor:
         return torch.from_numpy(rng.random((n, self.dim), dtype=np.float32))
 
+    def centre(self) -> Tensor:
+        return torch.full((self.dim,), 0.5)
+
     def grid(self, n: int) -> Tensor:
         return torch.linspace(0, 1, n)[:, None].repeat(1, self.dim)
 
     def flag(self, skill: Tensor) -> Tensor:
         return skill[..., 0]
+
+    def flags(self, n: int) -> Tensor:
+        """The first coordinate swept, the others in the middle."""
+        skill = torch.full((n, self.dim), 0.5)
+        skill[:, 0] = torch.linspace(0, 1, n)
+        return skill
 
     def decode(self, u: Tensor) -> Tensor:
         return (u + 1) / 2
@@ -153,4 +170,28 @@ class Sphere(SkillSpace):
         return F.normalize(u, dim=-1)
 
 
-SPACES: dict[str, type[SkillSpace]] = {s.kind: s for s in (OneHot, Box, Sphere)}
+class NoSkill(SkillSpace):
+    """One nameless behaviour: the vector without coordinates. For agents with a task only."""
+
+    kind = "none"
+    unit_length = False
+    mean = 0.0
+    std = 1.0
+
+    def sample(self, n: int, rng: np.random.Generator) -> Tensor:
+        return torch.zeros(n, 0)
+
+    def centre(self) -> Tensor:
+        return torch.zeros(0)
+
+    def grid(self, n: int) -> Tensor:
+        return torch.zeros(1, 0)
+
+    def flag(self, skill: Tensor) -> Tensor:
+        return torch.zeros(skill.shape[:-1])
+
+    def decode(self, u: Tensor) -> Tensor:
+        return u
+
+
+SPACES: dict[str, type[SkillSpace]] = {s.kind: s for s in (OneHot, Box, Sphere, NoSkill)}

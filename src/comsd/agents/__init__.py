@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from comsd.agents.base import AgentConfig
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.agents.ppo import PPO, PPOConfig
@@ -16,7 +14,6 @@ from comsd.envs.base import Env
 from comsd.learners.base import Learner
 from comsd.learners.off_policy import OffPolicyLearner
 from comsd.learners.on_policy import OnPolicyLearner
-from comsd.methods import Method
 from comsd.skills import SkillSpace
 from comsd.types import ObsInfo
 
@@ -25,7 +22,7 @@ from comsd.types import ObsInfo
 class AgentKind:
     config_class: type[AgentConfig]
     make: Callable[[Any, SkillSpace, ObsInfo, int], Any]  # (config, skills, observations, actions)
-    learner: Callable[[Env, Any, Method, np.random.SeedSequence], Learner]
+    learner: Callable[..., Learner]  # (environment, agent, method, seed) and, off-policy, a rule
     check: Callable[[Config, SkillSpace, Env], None] = lambda *_: None  # before a run
 
 

@@ -62,6 +62,15 @@ class DDPG(nn.Module):
     def device(self) -> torch.device:
         return self.actor.flat.device
 
+    def start_from(self, other: DDPG, critic: str) -> None:
+        """Take over the actor and of the critic its trunk, nothing, or all (`full`)."""
+        self.actor.load_state_dict(other.actor.state_dict())
+        if critic == "full":
+            self.critic.load_state_dict(other.critic.state_dict())
+        elif critic == "trunk":
+            self.critic.copy_trunk(other.critic)
+        self.target.load_state_dict(self.critic.state_dict())
+
     # --- acting -------------------------------------------------------------------------------
 
     def act(self, obs: Tensor, skill: Tensor, rng: np.random.Generator | None = None) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from comsd.config import Setting, choose
 from comsd.envs.base import Env, Step
@@ -22,6 +22,7 @@ class EnvSpec:
     agent: str  # what learns here
     values: dict[str, Setting]  # settings that are other here than by default
     presets: dict[str, dict[str, Setting]]
+    tasks: tuple[str, ...] = ()  # what the same body can be asked to do
 
 
 def settings(source: str, **values: object) -> dict[str, Setting]:
@@ -67,30 +68,37 @@ def _maze_spec(name: str) -> EnvSpec:
 
 PILOT = "for one CPU core; docs/robots.md says what it shows"
 
+LITE = settings(
+    PILOT,
+    method__hidden=256,
+    agent__hidden=256,
+    agent__batch_size=256,
+    agent__update_every=4,
+)
+SMOKE = settings(
+    "a few seconds, for tests",
+    run__log_every=200,
+    run__evaluate_every=600,
+    run__checkpoint_every=400,
+    run__rollouts=1,
+    method__hidden=32,
+    agent__hidden=32,
+    agent__batch_size=32,
+    agent__update_every=4,
+    agent__random_steps=200,
+    agent__replay=1000,
+)
+TABLE = "paper, hyper-parameter table"
+
 ROBOT_PRESETS: dict[str, dict[str, Setting]] = {
-    "paper": settings("paper, hyper-parameter table", run__steps=2_000_000),
-    "lite": settings(
-        PILOT,
-        run__steps=300_000,
-        method__hidden=256,
-        agent__hidden=256,
-        agent__batch_size=256,
-        agent__update_every=4,
-    ),
-    "smoke": settings(
-        "a few seconds, for tests",
-        run__steps=1200,
-        run__log_every=200,
-        run__evaluate_every=600,
-        run__checkpoint_every=400,
-        run__rollouts=1,
-        method__hidden=32,
-        agent__hidden=32,
-        agent__batch_size=32,
-        agent__update_every=4,
-        agent__random_steps=200,
-        agent__replay=1000,
-    ),
+    "paper": settings(TABLE, run__steps=2_000_000),
+    "lite": LITE | settings(PILOT, run__steps=300_000),
+    "smoke": SMOKE | settings("a few seconds, for tests", run__steps=1200),
+}
+TASK_PRESETS: dict[str, dict[str, Setting]] = {
+    "paper": settings(TABLE, run__steps=100_000),
+    "lite": LITE | settings(TABLE, run__steps=100_000),
+    "smoke": SMOKE | settings("a few seconds, for tests", run__steps=800, run__evaluate_every=400),
 }
 
 
@@ -106,10 +114,32 @@ def _robot_spec(name: str) -> EnvSpec:
         summary=f"{name.title()} of the DeepMind Control Suite, reward-free",
         make=lambda num_envs, seed: RobotEnv(robot(name), None, range(seed, seed + num_envs)),
         agent="ddpg",
-        values=settings("paper, hyper-parameter table", run__space="box", run__skills=64)
+        values=settings(TABLE, run__space="box", run__skills=64)
         | settings("ours", run__log_every=2000, run__evaluate_every=25_000)
         | settings("ours", run__checkpoint_every=10_000, run__rollouts=6),
         presets=ROBOT_PRESETS,
+        tasks=tuple(f"{name}_{task}" for task in ROBOTS[name].task_names),
+    )
+
+
+def make_task(name: str, num_envs: int = 1, seed: int = 0) -> RobotEnv:
+    """A robot with a task's reward, such as `walker_run`."""
+    choose("task", name, TASKS)
+    domain, _, task = name.partition("_")
+    return RobotEnv(robot(domain), task, range(seed, seed + num_envs))
+
+
+def _task_spec(domain: str, task: str) -> EnvSpec:
+    return EnvSpec(
+        name=f"{domain}_{task}",
+        families=("tasks", domain),
+        summary=f"{domain.title()} with the reward of {task}",
+        make=partial(make_task, f"{domain}_{task}"),
+        agent="ddpg",
+        values=settings("no skills unless they are taken over", run__space="none", run__skills=0)
+        | settings(TABLE, run__evaluate_every=10_000, run__rollouts=10)
+        | settings("ours", run__log_every=1000, run__checkpoint_every=10_000),
+        presets=TASK_PRESETS,
     )
 
 
@@ -118,12 +148,16 @@ ENVS: dict[str, EnvSpec] = {
 }
 
 
-def make_task(name: str, num_envs: int = 1, seed: int = 0) -> RobotEnv:
-    """A robot with a task's reward, such as `walker_run`."""
-    domain, _, task = name.partition("_")
-    tasks = [f"{r}_{t}" for r in ROBOTS for t in (robot(r).tasks if r == domain else ())]
-    choose("task", name, dict.fromkeys(tasks or [f"{r}_..." for r in ROBOTS]))
-    return RobotEnv(robot(domain), task, range(seed, seed + num_envs))
+TASKS: dict[str, EnvSpec] = {
+    spec.name: spec
+    for name, kind in ROBOTS.items()
+    for spec in (_task_spec(name, task) for task in kind.task_names)
+}
 
 
-__all__ = ["ENVS", "Env", "EnvSpec", "Step", "make_task"]
+def env_spec(name: str, what: str = "env") -> EnvSpec:
+    """An environment to discover skills in, or a task to use them for."""
+    return TASKS[name] if name in TASKS else choose(what, name, TASKS if what == "task" else ENVS)
+
+
+__all__ = ["ENVS", "TASKS", "Env", "EnvSpec", "Step", "env_spec", "make_task", "settings"]

@@ -25,6 +25,7 @@ class Env(Protocol):
     obs_dim: int
     action_dim: int
     horizon: int
+    repeat: int  # steps of the simulation that one `step` takes
     obs_mean: Array  # fixed statistics for networks that want standardised input
     obs_std: Array
 

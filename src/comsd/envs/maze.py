@@ -194,6 +194,7 @@ class MazeEnv:
 
     obs_dim = 2
     action_dim = 2
+    repeat = 1
 
     def __init__(self, maze: Maze, num_envs: int, seed: int, *, fixed_start: bool = False) -> None:
         self.maze, self.num_envs, self.horizon = maze, num_envs, HORIZON

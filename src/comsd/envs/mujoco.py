@@ -42,6 +42,7 @@ class Robot(ABC):
     substeps: ClassVar[int]  # physics steps per control step
     fields: ClassVar[tuple[str, ...]]  # of mjData, that observations and rewards need
     floor: ClassVar[tuple[str, float] | None] = None  # (geom, drawn half-length), if lengthened
+    task_names: ClassVar[tuple[str, ...]]
     tasks: dict[str, Reward]
 
     def __init__(self) -> None:
@@ -106,6 +107,7 @@ class RobotEnv:
     """Simulations of one robot, one per seed; each is the same as if it were alone."""
 
     horizon = HORIZON
+    repeat = 1
 
     def __init__(self, robot: Robot, task: str | None, seeds: Sequence[int]) -> None:
         self.robot, self.seeds = robot, list(seeds)

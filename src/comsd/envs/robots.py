@@ -5,8 +5,6 @@ Seven tasks are the DeepMind Control Suite's, nine are URLB's. All rewards lie i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import mujoco
 import numpy as np
 
@@ -39,6 +37,7 @@ class Planar(Robot):
 
 class Walker(Planar):
     name = "walker"
+    task_names = ("stand", "walk", "run", "flip")
     substeps = 10
     fields = ("qvel", "xmat", "xpos", "sensordata", "subtree_angmom")
 
@@ -76,6 +75,7 @@ class Walker(Planar):
 
 class Hopper(Planar):
     name = "hopper"
+    task_names = ("hop", "flip", "hop_backward", "flip_backward")
     substeps = 4
     fields = ("qpos", "qvel", "xipos", "sensordata", "subtree_angmom")
     floor = ("floor", 100)
@@ -105,6 +105,7 @@ class Hopper(Planar):
 
 class Cheetah(Planar):
     name = "cheetah"
+    task_names = ("run", "flip", "run_backward", "flip_backward")
     substeps = 1
     fields = ("qpos", "qvel", "sensordata", "subtree_angmom")
     floor = ("ground", 200)
@@ -134,6 +135,7 @@ class Cheetah(Planar):
 
 class Quadruped(Robot):
     name = "quadruped"
+    task_names = ("stand", "walk", "run", "jump")
     substeps = 4
     fields = ("qpos", "qvel", "act", "xmat", "sensordata")
     floor = ("floor", 100)
@@ -208,4 +210,4 @@ class Quadruped(Robot):
         return rises_to(1, x["xmat"][:, self.torso, ZZ], 2, 0)
 
 
-ROBOTS: dict[str, Callable[[], Robot]] = {r.name: r for r in (Walker, Quadruped, Hopper, Cheetah)}
+ROBOTS: dict[str, type[Robot]] = {r.name: r for r in (Walker, Quadruped, Hopper, Cheetah)}

@@ -1,4 +1,4 @@
-"""Looking at what was learned, without rewards: one evaluator per family of environments."""
+"""Looking at what was learned: one evaluator per family of environments."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from comsd.evaluation.base import Evaluator
 from comsd.evaluation.maze import MazeEvaluator
 from comsd.evaluation.robots import RobotEvaluator
+from comsd.evaluation.tasks import TaskEvaluator
 
 if TYPE_CHECKING:
     from comsd.run import Run
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 EVALUATORS: dict[str, Callable[[Run], Evaluator]] = {
     "maze": MazeEvaluator,
     "robots": RobotEvaluator,
+    "tasks": TaskEvaluator,
 }
 
 

@@ -7,20 +7,26 @@ from typing import ClassVar, Protocol
 
 from matplotlib.axes import Axes
 
-from comsd.learners.base import Policy
-from comsd.methods.base import Method
+from comsd.learners.base import Learner, Policy
+
+
+class Stopped(Exception):  # noqa: N818 (not an error)
+    """A signal came in the middle of a roll-out."""
+
+
+def never() -> bool:
+    return False
 
 
 class Evaluator(Protocol):
-    """Rolls out the skills of a run and says what they do, without rewards."""
+    """Rolls out what a run has learned and says what it does."""
 
     meanings: ClassVar[dict[str, str]]  # of every metric
     headline: ClassVar[dict[str, str]]  # short names of the few metrics that progress shows
     bounds: dict[str, float]  # what stands for a published claim here; may be empty
+    at_start: ClassVar[bool]  # is there something to see before the first step?
 
-    def follow(
-        self, policy: Policy, method: Method, stopped: Callable[[], bool]
-    ) -> dict[str, float] | None:
+    def follow(self, learner: Learner, stopped: Callable[[], bool]) -> dict[str, float] | None:
         """The metrics to keep an eye on in training; few enough to cost little.
 
         None if `stopped` says so before it is done.

@@ -20,8 +20,7 @@ from scipy.spatial import KDTree
 from scipy.stats import entropy
 
 from comsd.envs.maze import MAZES, Maze, MazeEnv
-from comsd.learners.base import Policy
-from comsd.methods.base import Method
+from comsd.learners.base import Learner, Policy
 from comsd.skills import SkillSpace
 
 if TYPE_CHECKING:
@@ -175,6 +174,7 @@ class MazeEvaluator:
     """`run.rollouts` rollouts of every skill, always the same ones for the same run."""
 
     meanings: ClassVar[dict[str, str]] = MEANINGS
+    at_start: ClassVar[bool] = False
     headline: ClassVar[dict[str, str]] = {
         "occupancy_entropy": "coverage",
         "identification": "5-NN",
@@ -189,10 +189,8 @@ class MazeEvaluator:
         named = run.spec.name == "maze-tree" and settings.space == "one-hot"
         self.bounds = CLAIMS.get(settings.skills, {}) if named else {}
 
-    def follow(
-        self, policy: Policy, method: Method, stopped: Callable[[], bool]
-    ) -> dict[str, float] | None:
-        return self.measure(policy)
+    def follow(self, learner: Learner, stopped: Callable[[], bool]) -> dict[str, float] | None:
+        return self.measure(learner.agent)
 
     def measure(self, policy: Policy | None, **options: bool) -> dict[str, float]:
         paths = rollouts(self.maze, policy, self.space, self.per_skill, self.seed, **options)

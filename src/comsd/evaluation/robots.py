@@ -21,7 +21,8 @@ from torch import Tensor
 from comsd.envs import robot
 from comsd.envs.mujoco import HORIZON, RobotEnv
 from comsd.errors import InputError
-from comsd.learners.base import Policy
+from comsd.evaluation.base import Stopped, never
+from comsd.learners.base import Learner, Policy
 from comsd.methods.base import Method
 from comsd.skills import Box, SkillSpace
 from comsd.terms import knn_distances, retrieval
@@ -50,9 +51,7 @@ def sweeps(space: SkillSpace) -> dict[str, Tensor]:
     """Eleven skills each; what the names mean is in `SWEEPS`. Finite spaces: the first eleven."""
     result = {"constant": space.grid(SWEPT)}
     if isinstance(space, Box):
-        flag = torch.full((SWEPT, space.dim), 0.5)
-        flag[:, 0] = torch.linspace(0, 1, SWEPT)
-        result["flag"] = flag
+        result["flag"] = space.flags(SWEPT)
     result["random"] = space.sample(SWEPT, np.random.default_rng(0))
     return result
 
@@ -84,14 +83,6 @@ def identification(features: NDArray[np.float64]) -> float:
     return hits / (skills * rollouts)
 
 
-class Stopped(Exception):  # noqa: N818 (not an error)
-    """A signal came in the middle of a roll-out."""
-
-
-def never() -> bool:
-    return False
-
-
 class RobotEvaluator:
     meanings: ClassVar[dict[str, str]] = {
         **{
@@ -108,6 +99,7 @@ class RobotEvaluator:
         "held_out_retrieval": "share of skills the representation finds in fresh roll-outs",
         "held_out_chance": "the same by guessing",
     }
+    at_start: ClassVar[bool] = False
     headline: ClassVar[dict[str, str]] = {
         "comsd/r_exp": "r_exp",
         "comsd/r_div": "r_div",
@@ -164,9 +156,8 @@ class RobotEvaluator:
             **{f"ms_coverage{k}_{name}": ms_coverage(states, k) for k in MEAN_NEIGHBOURS},
         }
 
-    def follow(
-        self, policy: Policy, method: Method, stopped: Callable[[], bool]
-    ) -> dict[str, float] | None:
+    def follow(self, learner: Learner, stopped: Callable[[], bool]) -> dict[str, float] | None:
+        policy, method = learner.agent, learner.method
         name, skills = list(sweeps(self.space).items())[-2]  # the flag's, where there is one
         self.stopped = stopped
         try:

@@ -52,6 +52,11 @@ class Learner(Protocol):
     @property
     def method(self) -> Method: ...
 
+    @property
+    def settled(self) -> Tensor | None:
+        """The one skill, (Z,), that the run has settled on, if it has."""
+        ...
+
     def cycle(self) -> Metrics:
         """Gather and learn once; may raise RunError if a number is not finite.
 

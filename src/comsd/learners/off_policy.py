@@ -18,6 +18,7 @@ from comsd.errors import InputError, RunError
 from comsd.learners.base import random_state, restore_random
 from comsd.methods.base import Method
 from comsd.replay import Layout, Replay
+from comsd.rules import Prior, Rule
 from comsd.skills import SkillSpace
 from comsd.terms import retrieval
 from comsd.types import Batch, Metrics
@@ -39,7 +40,15 @@ def raise_if_broken(tensors: Mapping[str, Tensor]) -> None:
 class OffPolicyLearner:
     """Every skill is held for some steps; one cycle is one update and the steps before it."""
 
-    def __init__(self, env: Env, agent: DDPG, method: Method, seed: np.random.SeedSequence) -> None:
+    def __init__(
+        self,
+        env: Env,
+        agent: DDPG,
+        method: Method,
+        seed: np.random.SeedSequence,
+        rule: Rule | None = None,
+    ) -> None:
+        self.rule = rule or Prior(method.space)
         self.env, self.agent, self.method, self.space = env, agent, method, method.space
         self.config, self.device = agent.config, agent.device
         self.optimizer = method.optimizer()
@@ -83,7 +92,7 @@ class OffPolicyLearner:
         """One step of every environment."""
         if self.clock % self.config.hold == 0:
             self.choose_skills()
-        if self.steps < self.config.random_steps:
+        if self.steps < self.config.random_steps and not self.rule.acts:
             shape = self.env.num_envs, self.env.action_dim
             action = self.rngs["action"].uniform(-1, 1, shape).astype(np.float32)
         else:
@@ -93,16 +102,21 @@ class OffPolicyLearner:
         self.obs, reward, last = self.env.step(action)
         self.replay.add(action, reward, self.obs, last)
         self.clock += 1
-        self.steps += self.env.num_envs
+        self.steps += self.env.num_envs * self.env.repeat
         if last:
             self.clock = 0
             self.obs = self.env.reset()
             self.replay.begin(self.obs)
 
     def choose_skills(self) -> None:
-        self.skill = self.space.sample(self.env.num_envs, self.rngs["skill"])
+        n, rng = self.env.num_envs, self.rngs["skill"]
+        self.skill = self.rule.choose(n, self.steps, rng, self.replay.transitions)
         self.replay.hold(self.skill)
         self.play = self.agent.player(self.skill, self.rngs["action"])
+
+    @property
+    def settled(self) -> Tensor | None:
+        return self.rule.skill
 
     # --- learning -----------------------------------------------------------------------------
 
@@ -158,6 +172,7 @@ class OffPolicyLearner:
             "agent": self.agent.state_dict(),
             "method": self.method.state_dict(),
             "replay": self.replay.state_dict(),
+            "rule": self.rule.state_dict(),
             "training": {
                 "steps": self.steps,
                 "updates": self.updates,
@@ -178,6 +193,7 @@ class OffPolicyLearner:
         self.agent.load_state_dict(state["agent"])
         self.method.load_state_dict(state["method"])
         self.replay.load_state_dict(state["replay"])
+        self.rule.load_state_dict(state["rule"])
         self.agent.actor_optimizer.load_state_dict(training["actor_optimizer"])
         self.agent.critic_optimizer.load_state_dict(training["critic_optimizer"])
         if self.optimizer:

@@ -79,6 +79,10 @@ class OnPolicyLearner:
             raise RunError(f"the representation of {self.method.name} holds NaN or infinity")
         return metrics
 
+    @property
+    def settled(self) -> None:
+        """Every episode has another skill."""
+
     def health(self) -> Metrics:
         return {}
 

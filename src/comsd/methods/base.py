@@ -47,6 +47,8 @@ class Method(nn.Module):
     spaces: ClassVar[tuple[type[SkillSpace], ...]] = (OneHot, Box, Sphere)
     reward_uses_skill: ClassVar[bool] = True
     reward_uses_order: ClassVar[bool] = False  # does the order of the rows matter?
+    finetuning_rule: ClassVar[str] = "fixed"  # fixed, random, best-of-k or regress
+    can_regress: ClassVar[bool] = False  # does `regress` answer?
 
     def __init__(self, config: MethodConfig, space: SkillSpace, obs: ObsInfo) -> None:
         super().__init__()
@@ -92,6 +94,20 @@ class Method(nn.Module):
 
     def scores(self, batch: Batch) -> Tensor | None:
         """(B, B): how well the skill of row i fits the transition of row j, if the method says."""
+        return None
+
+    @classmethod
+    def usual_skill(cls, space: SkillSpace) -> Tensor | None:
+        """The skill that is fine-tuned by the rule `fixed`, (Z,); None if none stands out."""
+        return space.centre()
+
+    @classmethod
+    def candidates(cls, space: SkillSpace, k: int) -> Tensor:
+        """The skills that the rule `best-of-k` tries, (k, Z)."""
+        return space.grid(k)
+
+    def regress(self, batch: Batch) -> Tensor | None:
+        """The skill, (Z,), that the task's rewards in the batch ask for, if the method says."""
         return None
 
     def health(self, batch: Batch) -> Metrics:

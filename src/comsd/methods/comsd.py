@@ -92,6 +92,14 @@ class ComSD(Method):
                 self.f_frozen = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
                 self.f_frozen.requires_grad_(False)
 
+    @classmethod
+    def candidates(cls, space: SkillSpace, k: int) -> Tensor:
+        return space.flags(k)
+
+    @classmethod
+    def usual_skill(cls, space: SkillSpace) -> Tensor:
+        return space.flags(2)[0]  # (0, 0.5, ..., 0.5), as in the paper
+
     def embed(self, batch: Batch) -> Contrasted | None:
         return self.contrast(batch) if self.contrasts else None
 
