@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from comsd import checkpoint
 from comsd.config import Config, Setting, Settings, Stage, resolve, setting
 from comsd.envs import Env, env_spec, settings
 from comsd.envs.mujoco import HORIZON
@@ -79,10 +78,9 @@ def check_source(source: Run, task: str) -> None:
             f"task is {task!r} but run {source.path} has the skills of {source.spec.name}; "
             f"allowed: {', '.join(source.spec.tasks) or 'none, since it has no tasks'}"
         )
-    reached = max((int(p.name) for p in checkpoint.found(source.path / "checkpoints")), default=0)
-    if reached < settings.steps:
+    if not source.finished:
         raise InputError(
-            f"run {source.path} is unfinished: step {reached:,} of {settings.steps:,}; "
+            f"run {source.path} is unfinished: step {source.reached:,} of {settings.steps:,}; "
             f"`comsd resume {source.path}` finishes it"
         )
 

@@ -24,6 +24,7 @@ from comsd.envs import ENVS, TASKS, env_spec
 from comsd.errors import InputError, Interrupted, RunError
 from comsd.evaluation import evaluator
 from comsd.methods import METHODS
+from comsd.reproduce import EXHIBITS, LocalExecutor, Plan, execute, exhibit, make_plan, write_report
 from comsd.run import Run
 
 USAGE = """\
@@ -35,6 +36,8 @@ comsd: unsupervised skill discovery
   comsd combine RUN --task TASK ...    learn which skill to use when
   comsd resume RUN                     continue a run, exactly where it stopped
   comsd evaluate RUN [--json]          measure and draw what the skills do
+  comsd reproduce EXHIBIT ...          all runs behind a table or figure of the paper, and a report
+  comsd report DIR                     the report alone: our numbers beside the paper's
   comsd methods                        the methods
   comsd envs                           the environments and their tasks
   comsd config METHOD --env ENV        every setting, its value and its source
@@ -126,8 +129,16 @@ def option_types(config: Config) -> dict[str, Any]:
     return types
 
 
-def check_words(words: list[str], types: dict[str, Any], places: Sequence[str] = ()) -> None:
-    """Say in one sentence which option or value is wrong, before tyro says it in a box."""
+def check_words(
+    words: list[str],
+    types: dict[str, Any],
+    places: Sequence[str] = (),
+    several: Sequence[str] = (),
+) -> None:
+    """Say in one sentence which option or value is wrong, before tyro says it in a box.
+
+    places: what stands without an option; several: options that take any number of values.
+    """
     missing, rest = list(places), list(words)
     if "-h" in words or "--help" in words:
         return
@@ -143,6 +154,8 @@ def check_words(words: list[str], types: dict[str, Any], places: Sequence[str] =
             if not rest:
                 raise InputError(f"{option} needs a value")
             value = rest.pop(0)
+        while option in several and rest and not rest[0].startswith("-"):
+            rest.pop(0)
         if choices := get_args(expected):
             choose(option, value, dict.fromkeys(choices))
         elif expected in (int, float):
@@ -347,6 +360,71 @@ def evaluate(words: list[str]) -> None:
     print(f"         {called()} config {settings.method} --env {settings.env}  # all settings")
 
 
+# --- the paper's exhibits -------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class ReproduceOptions:
+    exhibit: Annotated[tyro.conf.Positional[str], Arg(help=f"one of {', '.join(EXHIBITS)}")]
+    preset: Annotated[
+        Literal["paper", "lite", "smoke"], Arg(help="scale of all runs; never mixed in a report")
+    ] = "paper"
+    domains: Annotated[tuple[str, ...], Arg(help="robots [the exhibit's]")] = ()
+    methods: Annotated[tuple[str, ...], Arg(help="methods and variants [the exhibit's]")] = ()
+    tasks: Annotated[tuple[str, ...], Arg(help="tasks [the exhibit's]")] = ()
+    seeds: Annotated[int, Arg(help="seeds 1 to N of everything")] = 3
+    dir: Annotated[Path, Arg(help="where runs and report go")] = Path("reproduction")
+    jobs: Annotated[int, Arg(help="processes at a time; 0: one per core")] = 0
+    plan: Annotated[bool, Arg(help="only print the plan")] = False
+
+
+def reproduce(words: list[str]) -> None:
+    several = ("--domains", "--methods", "--tasks")
+    hints = get_type_hints(ReproduceOptions)
+    types = {f"--{name}": hints[name] for name in ("preset", "seeds", "jobs")}
+    types |= dict.fromkeys((*several, "--dir"), Path) | {"--plan": None}
+    check_words(words, types, places=["EXHIBIT"], several=several)
+    options = tyro.cli(ReproduceOptions, prog="comsd reproduce", args=words)
+    if options.jobs < 0:
+        raise InputError(f"jobs is {options.jobs}; it must be at least 0")
+    plan = make_plan(
+        exhibit(options.exhibit),
+        options.preset,
+        seeds=options.seeds,
+        domains=options.domains,
+        methods=options.methods,
+        tasks=options.tasks,
+    )
+    root, executor = options.dir / options.preset, LocalExecutor(options.jobs or None)
+    show_plan(plan, root, executor.slots)
+    if options.plan:
+        return
+    execute(plan, root, executor, say)
+    print(f"report: {write_report(options.dir)}")
+
+
+def show_plan(plan: Plan, root: Path, slots: int) -> None:
+    table = Table("stage", "environment", "arm", "runs", "finished", box=box.SIMPLE)
+    for (stage, env, arm), (jobs, done) in plan.counts(root).items():
+        table.add_row(stage, env, arm, str(jobs), str(done))
+    show(table)
+    hours = plan.seconds(root) / 3600
+    kind = f"{plan.exhibit.name} ({plan.exhibit.where}), preset {plan.preset}"
+    print(f"{kind}: {len(plan.jobs)} jobs in {root}; left: about {hours:.2g} core hours, ", end="")
+    print(f"{hours / slots:.2g} hours with {slots} processes", flush=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportOptions:
+    dir: Annotated[tyro.conf.Positional[Path], Arg(help="the directory of `comsd reproduce`")]
+
+
+def report(words: list[str]) -> None:
+    check_words(words, {}, places=["DIR"])
+    options = tyro.cli(ReportOptions, prog="comsd report", args=words)
+    print(f"report: {write_report(options.dir)}")
+
+
 # --- what there is --------------------------------------------------------------------------------
 
 
@@ -384,7 +462,19 @@ def show(table: Table) -> None:
 
 
 COMMANDS = {
-    f.__name__: f for f in (pretrain, finetune, combine, resume, evaluate, methods, envs, config)
+    f.__name__: f
+    for f in (
+        pretrain,
+        finetune,
+        combine,
+        resume,
+        evaluate,
+        reproduce,
+        report,
+        methods,
+        envs,
+        config,
+    )
 }
 
 if __name__ == "__main__":

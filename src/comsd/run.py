@@ -305,6 +305,28 @@ class Run:
             for name, value in values.items():
                 self._board.add_scalar(name, value, step)
 
+    @property
+    def reached(self) -> int:
+        """The step of the newest checkpoint."""
+        places = checkpoint.found(self.path / "checkpoints")
+        return max((int(place.name) for place in places), default=0)
+
+    @property
+    def finished(self) -> bool:
+        return self.reached >= self.config.run.steps
+
+    @property
+    def in_use(self) -> bool:
+        """Is a process writing here?"""
+        try:
+            with (self.path / "lock").open("r+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except FileNotFoundError:
+            pass
+        return False
+
     # --- state --------------------------------------------------------------------------------
 
     def lock(self) -> None:

@@ -1,0 +1,19 @@
+"""The paper's exhibits from one command: plan the runs, carry them out, report."""
+
+from comsd.reproduce.executor import Executor, LocalExecutor, execute
+from comsd.reproduce.exhibits import EXHIBITS, Exhibit, exhibit
+from comsd.reproduce.plan import Job, Plan, make_plan
+from comsd.reproduce.report import write_report
+
+__all__ = [
+    "EXHIBITS",
+    "Executor",
+    "Exhibit",
+    "Job",
+    "LocalExecutor",
+    "Plan",
+    "execute",
+    "exhibit",
+    "make_plan",
+    "write_report",
+]

@@ -1,0 +1,159 @@
+"""Carrying out a plan: processes that are started, watched, continued and counted.
+
+Where a process runs is up to an `Executor`; this file knows only this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from comsd.errors import Interrupted, RunError
+from comsd.loop import Stop, graceful_stop
+from comsd.reproduce.plan import Job, Plan
+
+ATTEMPTS = 3
+LOOK_EVERY = 0.2  # seconds
+HOPELESS = 2  # exit code of a command that would fail in the same way again
+
+
+class Process(Protocol):
+    """A command on its way."""
+
+    def poll(self) -> int | None:
+        """Its exit code, once it has one."""
+        ...
+
+    def stop(self) -> None:
+        """Ask it to save and end."""
+        ...
+
+
+class Executor(Protocol):
+    slots: int  # processes at a time
+
+    def start(self, words: list[str], log: Path) -> Process:
+        """Run `comsd` with these words; what it prints goes to the end of `log`."""
+        ...
+
+
+class LocalProcess:
+    def __init__(self, words: list[str], log: Path, threads: int) -> None:
+        several = words[0] in ("pretrain", "finetune", "combine")
+        options = ["--threads", str(threads)] if several and threads > 1 else []
+        with log.open("ab") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "comsd.cli", *words, *options],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=os.environ | {"OMP_NUM_THREADS": str(threads)},
+            )
+
+    def poll(self) -> int | None:
+        return self.process.poll()
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+
+class LocalExecutor:
+    """One process per core; if there are fewer processes than cores, each gets several threads."""
+
+    def __init__(self, slots: int | None = None) -> None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        self.slots = slots or cores or 1
+        self.threads = max(1, (cores or 1) // self.slots)
+
+    def start(self, words: list[str], log: Path) -> LocalProcess:
+        return LocalProcess(words, log, self.threads)
+
+
+class Execution:
+    """A plan on its way to being done."""
+
+    def __init__(
+        self, plan: Plan, root: Path, executor: Executor, report: Callable[[str], None]
+    ) -> None:
+        self.plan, self.root, self.executor, self.report = plan, root, executor, report
+        self.logs = root / "logs"
+        self.finished = {job.place for job in plan.jobs if job.finished(root)}
+        self.waiting = [job for job in plan.jobs if job.place not in self.finished]
+        self.running: dict[str, tuple[Job, Process]] = {}
+        self.attempts: dict[str, int] = {}
+        self.failed: dict[str, str] = {}  # place -> why
+
+    def run(self) -> dict[str, str]:
+        """Do all that can be done; returns what failed and why."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        with graceful_stop() as stop:
+            while (self.waiting or self.running) and stop.signal is None:
+                self.fill()
+                self.look()
+                time.sleep(LOOK_EVERY)
+            if stop.signal is not None:
+                self.stop_all(stop)
+        return self.failed
+
+    def fill(self) -> None:
+        """Start what can start."""
+        for job in list(self.waiting):
+            if len(self.running) >= self.executor.slots:
+                return
+            if job.needs in self.failed:
+                self.waiting.remove(job)
+                self.failed[job.place] = f"{job.needs} failed"
+            elif (job.needs is None or job.needs in self.finished) and not job.in_use(self.root):
+                self.waiting.remove(job)
+                if job.finished(self.root):  # by another process, meanwhile
+                    self.finished.add(job.place)
+                    continue
+                log = self.logs / (job.place.replace("/", "-") + ".log")
+                process = self.executor.start(job.command(self.root), log)
+                self.running[job.place] = job, process
+
+    def look(self) -> None:
+        """Take note of what has ended."""
+        for place, (job, process) in list(self.running.items()):
+            code = process.poll()
+            if code is None:
+                continue
+            del self.running[place]
+            total = len(self.plan.jobs)
+            if code == 0 and job.finished(self.root):
+                self.finished.add(place)
+                self.report(f"{len(self.finished)} of {total} done: {place}")
+                continue
+            self.attempts[place] = self.attempts.get(place, 0) + 1
+            if code == HOPELESS or self.attempts[place] >= ATTEMPTS:
+                self.failed[place] = self.last_words(place) or f"exit code {code}"
+                self.report(f"failed: {place}: {self.failed[place]}")
+            else:
+                self.report(f"{place} ended with exit code {code}; it is continued")
+                self.waiting.insert(0, job)
+
+    def last_words(self, place: str) -> str:
+        lines = (self.logs / (place.replace("/", "-") + ".log")).read_text().strip().splitlines()
+        return lines[-1] if lines else ""
+
+    def stop_all(self, stop: Stop) -> None:
+        for _, process in self.running.values():
+            process.stop()
+        while any(process.poll() is None for _, process in self.running.values()):
+            time.sleep(LOOK_EVERY)
+        assert stop.signal is not None
+        done = f"{len(self.finished)} of {len(self.plan.jobs)} done"
+        raise Interrupted(f"{done}, the rest is saved; the same command continues", stop.signal)
+
+
+def execute(plan: Plan, root: Path, executor: Executor, report: Callable[[str], None]) -> None:
+    failed = Execution(plan, root, executor, report).run()
+    if failed:
+        place, why = next(iter(failed.items()))
+        raise RunError(f"{len(failed)} of {len(plan.jobs)} failed, the first {place}: {why}")

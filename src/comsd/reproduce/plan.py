@@ -1,0 +1,173 @@
+"""From an exhibit to the runs it takes: what, where, after what, and for how long."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from comsd.adaptation import COMBINED_STEPS, resolve_scratch
+from comsd.config import choose, resolve
+from comsd.envs import env_spec
+from comsd.errors import InputError
+from comsd.methods import METHODS
+from comsd.reproduce.exhibits import Arm, Exhibit
+from comsd.run import Run
+
+START = 5.0  # seconds to start a process and build what it needs
+ANALYSIS = 30.0  # seconds to roll out and draw the sweeps
+MEASURED = 3  # cycles
+
+
+@dataclass(frozen=True)
+class Job:
+    """One call of `comsd`, whose result lies at `place` under the directory of the plan."""
+
+    place: str  # such as finetune/walker_run/comsd-1
+    stage: str  # pretrain, finetune, combine, scratch or analyse
+    env: str
+    arm: Arm
+    seed: int
+    preset: str
+    needs: str | None = None  # the place of the run it starts from
+    options: tuple[str, ...] = ()
+
+    def command(self, root: Path) -> list[str]:
+        """The words after `comsd` that start or continue it."""
+        place = str(root / self.place)
+        if self.stage == "analyse":
+            return ["analyse", str(root / str(self.needs))]
+        if (root / self.place / "config.json").exists():
+            return ["resume", place]
+        common = ["--seed", str(self.seed), "--run", place, *self.options]
+        if self.stage == "pretrain":
+            words = ["pretrain", self.arm.method, "--env", self.env, "--preset", self.preset]
+            return [*words, *common, *self.arm.options]
+        if self.stage == "scratch":
+            words = ["finetune", "--scratch", "--task", self.env, "--preset", self.preset]
+            return [*words, *common]
+        assert self.needs is not None
+        return [self.stage, str(root / self.needs), "--task", self.env, *common]
+
+    def finished(self, root: Path) -> bool:
+        place = root / self.place
+        if self.stage == "analyse":
+            return (place / "analysis.json").exists()
+        return (place / "config.json").exists() and Run(place).finished
+
+    def in_use(self, root: Path) -> bool:
+        """Is another process at it?"""
+        place = root / self.place
+        return (place / "config.json").exists() and Run(place).in_use
+
+
+@dataclass(frozen=True)
+class Plan:
+    exhibit: Exhibit
+    preset: str
+    jobs: tuple[Job, ...]  # in an order in which they can be done
+
+    def counts(self, root: Path) -> dict[tuple[str, str, str], tuple[int, int]]:
+        """(stage, environment, arm) -> jobs, of which finished."""
+        result: dict[tuple[str, str, str], tuple[int, int]] = {}
+        for job in self.jobs:
+            key = job.stage, job.env, job.arm.name
+            jobs, done = result.get(key, (0, 0))
+            result[key] = jobs + 1, done + job.finished(root)
+        return result
+
+    def seconds(self, root: Path) -> float:
+        """What is left, on one core, by a short measurement on this machine."""
+        return sum(seconds_of(job) for job in self.jobs if not job.finished(root))
+
+
+def make_plan(
+    exhibit: Exhibit,
+    preset: str,
+    *,
+    seeds: int,
+    domains: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    tasks: Sequence[str] = (),
+) -> Plan:
+    if seeds < 1:
+        raise InputError(f"seeds is {seeds}; it must be at least 1")
+    for domain in domains:
+        choose("domains", domain, dict.fromkeys(exhibit.domains))
+    arms = {arm.name: arm for arm in exhibit.arms}
+    for name in methods:
+        if name not in METHODS:
+            choose("methods", name, arms)
+    wanted = [arms.get(name) or Arm(name, name) for name in methods] or list(arms.values())
+    jobs: dict[str, Job] = {}
+    for domain in domains or exhibit.domains:
+        for seed in range(1, seeds + 1):
+            for job in jobs_of(exhibit, preset, domain, wanted, seed, tasks):
+                jobs.setdefault(job.place, job)
+    return Plan(exhibit, preset, tuple(jobs.values()))
+
+
+def jobs_of(
+    exhibit: Exhibit, preset: str, domain: str, arms: list[Arm], seed: int, tasks: Sequence[str]
+) -> list[Job]:
+    known = [t for t in env_spec(domain).tasks if t in exhibit.tasks or not exhibit.tasks]
+    for task in tasks:
+        if task.startswith(domain):
+            choose("tasks", task, dict.fromkeys(known))
+    chosen = [t for t in known if t in tasks or not tasks]
+    jobs: list[Job] = []
+    for count in exhibit.skills or (0,):
+        label = f"{domain}-{count}" if count else domain
+        options = ("--skills", str(count)) if count else ()
+        for arm in arms:
+            trained = f"pretrain/{label}/{arm.name}-{seed}"
+            jobs.append(Job(trained, "pretrain", domain, arm, seed, preset, options=options))
+            for stage in exhibit.shows:
+                if stage == "analyse":
+                    place = f"{trained}/analysis"
+                    jobs.append(Job(place, "analyse", domain, arm, seed, preset, trained))
+                elif stage != "maze":
+                    for task in chosen:
+                        place = f"{stage}/{task}/{arm.name}-{seed}"
+                        jobs.append(Job(place, stage, task, arm, seed, preset, trained))
+    if exhibit.reference:
+        ddpg = Arm("ddpg", "task")
+        places = ((task, f"scratch/{task}/ddpg-{seed}") for task in chosen)
+        jobs += [Job(place, "scratch", task, ddpg, seed, preset) for task, place in places]
+    return jobs
+
+
+# --- how long it takes ----------------------------------------------------------------------------
+
+
+def seconds_of(job: Job) -> float:
+    if job.stage == "analyse":
+        return START + ANALYSIS
+    if job.stage == "pretrain":
+        per_step, steps = pace(job.arm.method, job.env, job.preset)
+    else:
+        per_step, steps = pace(None, job.env, job.preset)
+        if job.stage == "combine":
+            steps = COMBINED_STEPS.get(job.preset, steps)
+    return START + per_step * steps
+
+
+@cache
+def pace(method: str | None, env: str, preset: str) -> tuple[float, int]:
+    """Seconds per environment step, measured over a few cycles, and the number of steps."""
+    early = {"random_steps": 8} if env_spec(env).agent == "ddpg" else {}
+    if method is None:
+        config, sources = resolve_scratch(env, preset, agent=early)
+    else:
+        config, sources = resolve(method, env, preset, agent=early)
+    with tempfile.TemporaryDirectory() as place:
+        learner = Run.create(Path(place) / "run", config, sources).learner()
+        while not learner.cycle():
+            pass
+        began, before = time.perf_counter(), learner.steps
+        for _ in range(MEASURED):
+            learner.cycle()
+        return (time.perf_counter() - began) / (learner.steps - before), config.run.steps

@@ -1,0 +1,375 @@
+"""One page about a directory of reproduced runs: our numbers beside the paper's.
+
+report.html      everything, in one file
+<exhibit>.csv    one line per task (or figure) and arm
+<exhibit>.md     the same as a table
+Presets are never mixed: each has a section of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import html
+import io
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from comsd import checkpoint
+from comsd.adaptation import FinetuneSettings
+from comsd.errors import InputError
+from comsd.evaluation import evaluator
+from comsd.methods import METHODS
+from comsd.reproduce.exhibits import COMPARED, EXHIBITS, Exhibit
+from comsd.reproduce.statistics import Summary, interval, summarise
+from comsd.run import Run
+
+PRESETS = ("paper", "lite", "smoke")
+STAGES = ("pretrain", "finetune", "combine", "scratch")
+REFERENCE = "ddpg"  # plain, from scratch
+BARS = {
+    "akd_max_constant": "AKD maximum",
+    "akd_range_constant": "AKD range",
+    "akd_variance_constant": "AKD variance",
+    "ms_coverage3_constant": "MS-coverage",
+    "akd_max_flag": "AKD maximum, flag sweep",
+    "akd_range_flag": "AKD range, flag sweep",
+    "akd_range_random": "AKD range, random skills",
+    "ms_coverage3_random": "MS-coverage, random skills",
+}
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem;
+       color: #1c2430; }
+table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .7rem; border-bottom: 1px solid #d8dde4; text-align: right;
+         vertical-align: top; }
+th:first-child, td:first-child { text-align: left; }
+small { color: #66707d; display: block; }
+img { max-width: 100%; }
+h2 { margin-top: 2.5rem; border-bottom: 2px solid #1c2430; }
+"""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A run of the directory, by what it stands for."""
+
+    stage: str
+    env: str
+    arm: str
+    seed: int
+    run: Run
+
+    @cached_property
+    def rows(self) -> list[dict[str, str]]:
+        return self.run.evaluations.rows() if self.run.evaluations.size else []
+
+    def curve(self, name: str) -> tuple[list[int], list[float]]:
+        return [int(r["step"]) for r in self.rows], [float(r[name]) for r in self.rows]
+
+    @cached_property
+    def analysis(self) -> dict[str, Any] | None:
+        file = self.run.path / "analysis" / "analysis.json"
+        return json.loads(file.read_text()) if file.exists() else None
+
+
+@dataclass(frozen=True)
+class Cell:
+    row: str
+    arm: str
+    ours: Summary
+    paper: tuple[float, float | None] | None = None
+
+    def text(self) -> str:
+        lines = [str(self.ours)]
+        if self.paper:
+            mean, sd = self.paper
+            lines.append(f"paper {mean:g}" + (f" ± {sd:g}" if sd is not None else ""))
+        return "\n".join(lines)
+
+
+@dataclass
+class Section:
+    """What is said about one exhibit at one preset."""
+
+    exhibit: Exhibit
+    cells: list[Cell]
+    figures: list[Figure]
+    notes: list[str]
+
+
+def find(root: Path) -> tuple[list[Found], list[str]]:
+    """The finished runs of one preset, and the places of the others."""
+    found, unfinished = [], []
+    for stage in STAGES:
+        for config in sorted((root / stage).glob("*/*/config.json")):
+            arm, _, seed = config.parent.name.rpartition("-")
+            if not arm or not seed.isdigit():
+                continue
+            run = Run(config.parent)
+            if run.finished:
+                found.append(Found(stage, config.parent.parent.name, arm, int(seed), run))
+            else:
+                unfinished.append(str(config.parent.relative_to(root)))
+    return sorted(found, key=lambda f: (f.stage, f.env, f.arm, f.seed)), unfinished
+
+
+def paper_values(exhibit: str) -> dict[str, Any]:
+    data = json.loads(files("comsd.reproduce").joinpath("paper.json").read_text())
+    return data.get(exhibit, {"source": "", "values": {}})
+
+
+def arms_of(exhibit: Exhibit, found: Iterable[Found]) -> list[str]:
+    """In the exhibit's order; comparisons of all methods take in any further one.
+
+    Empty where there is nothing to compare: runs of one exhibit may serve another's.
+    """
+    there = {f.arm for f in found}
+    names = [arm.name for arm in exhibit.arms]
+    if exhibit.arms == COMPARED:
+        names += [name for name in METHODS if name not in names]
+    shown = [name for name in ([REFERENCE] if exhibit.reference else []) + names if name in there]
+    return shown if len(shown) > 1 else []
+
+
+# --- one exhibit ----------------------------------------------------------------------------------
+
+
+def returns_section(exhibit: Exhibit, stage: str, found: list[Found]) -> Section | None:
+    """Fine-tuning or combination: the last return per task and arm, and the curves."""
+    stages = (stage, "scratch") if exhibit.reference else (stage,)
+    mine = [f for f in found if f.stage in stages and f.rows]
+    if exhibit.tasks:
+        mine = [f for f in mine if f.env in exhibit.tasks]
+    mine = [f for f in mine if f.env.split("_")[0] in exhibit.domains]
+    arms = arms_of(exhibit, mine)
+    tasks = sorted({f.env for f in mine if f.stage == stage})
+    if not tasks or not arms:
+        return None
+    published = paper_values(exhibit.name)["values"]
+    cells, notes = [], []
+    for task in tasks:
+        for arm in arms:
+            runs = [f for f in mine if (f.env, f.arm) == (task, arm)]
+            if runs:
+                scores = summarise([f.curve("return")[1][-1] for f in runs])
+                theirs = published.get(task, {}).get(arm) if stage == "finetune" else None
+                cells.append(Cell(task, arm, scores, theirs))
+                if stage == "combine":
+                    calm = summarise([f.curve("return_without_noise")[1][-1] for f in runs])
+                    cells.append(Cell(f"{task}, noise-free", arm, calm))
+    rules = {f.arm: a.rule for f in mine if isinstance(a := f.run.config.adapt, FinetuneSettings)}
+    if rules:
+        notes.append("skill rules: " + ", ".join(f"{arm} {rules[arm]}" for arm in sorted(rules)))
+    steps = sorted({f.run.config.run.steps for f in mine})
+    notes.append(f"steps of adaptation: {', '.join(f'{n:,}' for n in steps)}")
+    return Section(exhibit, cells, [curves(tasks, arms, mine)], notes)
+
+
+def curves(tasks: list[str], arms: list[str], found: list[Found]) -> Figure:
+    columns = min(4, len(tasks))
+    rows = -(-len(tasks) // columns)
+    figure = Figure(figsize=(3.6 * columns, 2.9 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat[len(tasks) :]:
+        axes.axis("off")
+    for axes, task in zip(grid.flat, tasks, strict=False):
+        for i, arm in enumerate(arms):
+            runs = [f.curve("return") for f in found if (f.env, f.arm) == (task, arm)]
+            if not runs:
+                continue
+            shared = sorted(set.intersection(*(set(steps) for steps, _ in runs)))
+            values = np.array([[dict(zip(*r, strict=True))[s] for s in shared] for r in runs])
+            colour = "black" if arm == REFERENCE else f"C{i}"
+            axes.plot(shared, values.mean(0), color=colour, label=f"{arm} (n={len(runs)})")
+            if len(runs) >= 3:
+                axes.fill_between(shared, *interval(values), color=colour, alpha=0.15, linewidth=0)
+        axes.set_title(task, fontsize=10)
+        axes.set_ylim(bottom=0)
+        axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
+    grid[0, 0].set_ylabel("return")
+    grid[0, 0].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def behaviour_section(exhibit: Exhibit, found: list[Found]) -> Section | None:
+    mine = [f for f in found if f.stage == "pretrain" and f.env in exhibit.domains and f.analysis]
+    arms = arms_of(exhibit, mine)
+    if not arms:
+        return None
+    published = paper_values("behaviour")["values"]
+    cells: list[Cell] = []
+    for name, title in BARS.items():
+        for arm in arms:
+            figures = [f.analysis["metrics"] for f in mine if f.arm == arm and f.analysis]
+            values = [float(m[name]) for m in figures if name in m]
+            if values:
+                cells.append(Cell(title, arm, summarise(values), published.get(name, {}).get(arm)))
+    return Section(exhibit, cells, [bars(cells, arms)], [])
+
+
+def bars(cells: list[Cell], arms: list[str]) -> Figure:
+    titles = [t for t in BARS.values() if any(c.row == t for c in cells)]
+    columns = min(4, len(titles))
+    rows = -(-len(titles) // columns)
+    figure = Figure(figsize=(3.3 * columns, 2.8 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat[len(titles) :]:
+        axes.axis("off")
+    for axes, title in zip(grid.flat, titles, strict=False):
+        for i, arm in enumerate(arms):
+            for cell in (c for c in cells if (c.row, c.arm) == (title, arm)):
+                axes.bar(i, cell.ours.mean, yerr=cell.ours.sd, color=f"C{i}", capsize=3)
+                if cell.paper:
+                    axes.plot(i, cell.paper[0], "k_", markersize=14)
+        axes.set_xticks(range(len(arms)), arms, rotation=45, ha="right", fontsize=8)
+        axes.set_title(title, fontsize=10)
+    return figure
+
+
+def maze_section(exhibit: Exhibit, found: list[Found]) -> Section | None:
+    mine = [f for f in found if f.stage == "pretrain" and f.env.startswith("maze-") and f.rows]
+    arms = arms_of(exhibit, mine)
+    if not arms:
+        return None
+    cells = [
+        Cell(f"{label}: {name.replace('_', ' ')}", arm, summarise(values))
+        for label in sorted({f.env for f in mine}, key=lambda e: int(e.rpartition("-")[2]))
+        for name in ("occupancy_entropy", "owned_arms", "identification", "end_information")
+        for arm in arms
+        if (values := [float(f.rows[-1][name]) for f in mine if (f.env, f.arm) == (label, arm)])
+    ]
+    labels = sorted({f.env for f in mine}, key=lambda e: int(e.rpartition("-")[2]))
+    figure = Figure(figsize=(2.6 * len(arms), 2.8 * len(labels)), layout="constrained")
+    grid = figure.subplots(len(labels), len(arms), squeeze=False)
+    for row, label in zip(grid, labels, strict=True):
+        for axes, arm in zip(row, arms, strict=True):
+            axes.axis("off")
+            first = next((f for f in mine if (f.env, f.arm) == (label, arm)), None)
+            if first:
+                evaluator(first.run).draw(axes, first.run.policy)
+                axes.set_title(f"{arm}, {label.rpartition('-')[2]} skills", fontsize=10)
+    return Section(exhibit, cells, [figure], ["pictures: the first seed"])
+
+
+def sections(found: list[Found]) -> list[Section]:
+    result: list[Section | None] = []
+    for exhibit in EXHIBITS.values():
+        for shown in exhibit.shows:
+            if shown in ("finetune", "combine"):
+                result.append(returns_section(exhibit, shown, found))
+            elif shown == "analyse":
+                result.append(behaviour_section(exhibit, found))
+            else:
+                result.append(maze_section(exhibit, found))
+    return [section for section in result if section]
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def write_report(directory: Path | str) -> Path:
+    """Write DIR/report; returns the path of the page."""
+    directory = Path(directory)
+    presets = {p: find(directory / p) for p in PRESETS if (directory / p).is_dir()}
+    presets = {p: parts for p, parts in presets.items() if parts[0] or parts[1]}
+    if not presets:
+        raise InputError(f"directory {directory} holds no runs of `comsd reproduce`")
+    place = directory / "report"
+    place.mkdir(exist_ok=True)
+    for old in (*place.glob("*.csv"), *place.glob("*.md")):
+        old.unlink()
+    page = [f"<title>comsd report</title><style>{STYLE}</style><h1>comsd report</h1>"]
+    for preset, (found, unfinished) in presets.items():
+        page.append(f"<h2>Preset {preset}</h2>")
+        page.append(overview(found, unfinished))
+        for section in sections(found):
+            suffix = "" if len(section.exhibit.shows) == 1 else f"-{stage_of(section)}"
+            name = f"{preset}-{section.exhibit.name}{suffix}"
+            write_tables(place, name, section)
+            page.append(section_html(section))
+    text = "<!doctype html><html lang=en><meta charset=utf-8>" + "\n".join(page) + "</html>\n"
+    path = place / "report.html"
+    checkpoint.write_file(path, text.encode())
+    return path
+
+
+def stage_of(section: Section) -> str:
+    return "combine" if any("noise-free" in c.row for c in section.cells) else "finetune"
+
+
+def overview(found: list[Found], unfinished: list[str]) -> str:
+    counts: dict[tuple[str, str], dict[str, int]] = {}
+    for f in found:
+        arms = counts.setdefault((f.stage, f.env), {})
+        arms[f.arm] = arms.get(f.arm, 0) + 1
+    rows = [
+        f"<tr><td>{stage}<td>{env}<td>{', '.join(f'{a} {n}' for a, n in arms.items())}"
+        for (stage, env), arms in counts.items()
+    ]
+    commits = sorted({commit_of(f.run) for f in found})
+    parts = ["<table><tr><th>stage<th>environment<th>finished runs by arm", *rows, "</table>"]
+    parts.append(f"<p>Code: {html.escape(', '.join(commits))}.")
+    if unfinished:
+        parts.append(f"<p>Not finished, so not counted: {html.escape(', '.join(unfinished))}.")
+    return "\n".join(parts)
+
+
+def commit_of(run: Run) -> str:
+    return json.loads((run.path / "config.json").read_text())["versions"]["commit"]
+
+
+def write_tables(place: Path, name: str, section: Section) -> None:
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(["row", "arm", "n", "mean", "sd", "low", "high", "paper_mean", "paper_sd"])
+    for cell in section.cells:
+        o = cell.ours
+        figures = [o.n, o.mean, o.sd, o.low, o.high, *(cell.paper or (None, None))]
+        writer.writerow([cell.row, cell.arm, *figures])
+    checkpoint.write_file(place / f"{name}.csv", file.getvalue().encode())
+    rows, arms, cells = wide(section)
+    lines = [f"| | {' | '.join(arms)} |", "|---" * (len(arms) + 1) + "|"]
+    for row in rows:
+        texts = [cells.get((row, arm), "").replace("\n", "; ") for arm in arms]
+        lines.append(f"| {row} | {' | '.join(texts)} |")
+    checkpoint.write_file(place / f"{name}.md", ("\n".join(lines) + "\n").encode())
+
+
+def wide(section: Section) -> tuple[list[str], list[str], dict[tuple[str, str], str]]:
+    rows = list(dict.fromkeys(c.row for c in section.cells))
+    arms = list(dict.fromkeys(c.arm for c in section.cells))
+    return rows, arms, {(c.row, c.arm): c.text() for c in section.cells}
+
+
+def section_html(section: Section) -> str:
+    rows, arms, cells = wide(section)
+    e = section.exhibit
+    source = paper_values(e.name)["source"]
+    parts = [f"<h3>{html.escape(e.title)} ({e.where})</h3><table><tr><th>"]
+    parts += [f"<th>{html.escape(arm)}" for arm in arms]
+    for row in rows:
+        parts.append(f"<tr><td>{html.escape(row)}")
+        for arm in arms:
+            ours, _, theirs = cells.get((row, arm), "").partition("\n")
+            parts.append(f"<td>{html.escape(ours)}<small>{html.escape(theirs)}</small>")
+    parts.append("</table>")
+    notes = ["mean ± standard deviation [95 % bootstrap interval of the mean] over seeds"]
+    notes += section.notes + ([f"paper's numbers: {source}"] if source else [])
+    parts.append(f"<p>{html.escape('; '.join(notes))}.")
+    parts += [f'<p><img alt="{html.escape(e.title)}" src="{embedded(f)}">' for f in section.figures]
+    return "\n".join(parts)
+
+
+def embedded(figure: Figure) -> str:
+    data = io.BytesIO()
+    figure.savefig(data, format="png", dpi=110, metadata={"Software": None})
+    return "data:image/png;base64," + base64.b64encode(data.getvalue()).decode()

@@ -1,0 +1,222 @@
+"""Fine-tuning, combination and plain DDPG: what is taken over, what is scored, exact resume."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import comsd
+from comsd.adaptation import resolve_combine, resolve_finetune
+from comsd.agents.ddpg import DDPG
+from comsd.evaluation.tasks import TaskEvaluator
+from comsd.learners.off_policy import OffPolicyLearner
+from comsd.run import Run
+from processes import command, fingerprint, kill_after_a_save
+
+PRETRAINING: dict[str, Any] = {
+    "env": "hopper",
+    "preset": "smoke",
+    "skills": 8,
+    "steps": 300,
+    "evaluate_every": 10**6,
+}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return comsd.pretrain("comsd", run=tmp_path_factory.mktemp("source") / "run", **PRETRAINING)
+
+
+@pytest.fixture(scope="module")
+def tuned(source: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    place = tmp_path_factory.mktemp("tuned") / "run"
+    return comsd.finetune(source, task="hopper_hop", run=place, seed=3)
+
+
+def fresh(source: Run, place: Path, critic_init: str) -> tuple[DDPG, DDPG]:
+    """The agents of a fine-tuning before its first step, and of its source."""
+    settings: dict[str, Any] = {"seed": 5, "adapt": {"critic_init": critic_init}}
+    resolved = resolve_finetune(source, "hopper_hop", **settings)
+    learner = Run.create(place, *resolved, source).learner()
+    before = source.policy
+    assert isinstance(learner, OffPolicyLearner)
+    assert isinstance(before, DDPG)
+    return learner.agent, before
+
+
+@pytest.mark.parametrize("critic_init", ["trunk", "none", "full"])
+def test_what_is_taken_over(critic_init: str, source: Run, tmp_path: Path) -> None:
+    agent, before = fresh(source, tmp_path / "run", critic_init)
+    assert torch.equal(agent.actor.flat, before.actor.flat)
+    trunks = [(c.layers[0][0], c.norm_views[0]) for c in (agent.critic, before.critic)]
+    same = [torch.equal(a, b) for a, b in zip(*trunks, strict=True)]
+    assert same[0] == (critic_init != "none")
+    heads = [c.layers[1][0] for c in (agent.critic, before.critic)]
+    assert torch.equal(*heads) == (critic_init == "full")
+    assert torch.equal(agent.target.flat, agent.critic.flat)  # synced after loading
+    assert not torch.equal(agent.target.flat, before.target.flat)
+
+
+def test_one_skill_all_along_and_its_own_reward(tuned: Run) -> None:
+    assert tuned.skill.tolist() == [0] + [0.5] * 7  # the paper's
+    learner = tuned.learner()
+    assert isinstance(learner, OffPolicyLearner)
+    tuned.restore(learner)
+    batch = learner.replay.transitions()
+    assert bool((batch.skill == tuned.skill).all())
+    reward, _ = learner.method.rewards(batch)
+    assert torch.equal(reward, batch.reward)
+
+
+def test_the_score_is_the_mean_return_of_single_episodes(tuned: Run) -> None:
+    look = TaskEvaluator(tuned)
+    look.episodes = 3
+    returns = look.returns(tuned.policy, tuned.skill)
+    for i, total in enumerate(returns):
+        env = comsd.make_task("hopper_hop", 1, look.seed + i)
+        obs, last, alone = env.reset(), False, 0.0
+        play = tuned.policy.player(tuned.skill[None], None)
+        while not last:
+            obs, reward, last = env.step(play(obs))
+            alone += float(reward[0])
+        assert alone == pytest.approx(total, rel=1e-3, abs=1e-6)
+
+
+def test_the_first_score_is_that_of_the_skill_as_it_was(source: Run, tuned: Run) -> None:
+    rows = tuned.evaluations.rows()
+    assert [row["step"] for row in rows] == ["0", "400", "800"]
+    before = TaskEvaluator(tuned).returns(source.policy, tuned.skill)
+    assert float(rows[0]["return"]) == pytest.approx(before.mean())
+
+
+def test_the_values_of_the_paper(source: Run) -> None:
+    config, sources = resolve_finetune(source, "hopper_flip", "paper")
+    agent = config.agent.__dict__
+    assert config.run.steps == 100_000
+    assert (agent["lr"], agent["random_steps"], agent["batch_size"]) == (2e-5, 4000, 1024)
+    assert agent["hidden"] == source.config.agent.__dict__["hidden"]
+    assert sources["agent.hidden"] == "the pre-trained run"
+    assert (config.run.evaluate_every, config.run.rollouts) == (10_000, 10)
+    config, _ = resolve_combine(source, "hopper_flip", "paper")
+    assert (config.run.steps, config.agent.__dict__["lr"]) == (2_000_000, 1e-4)
+    assert (config.run.space, config.run.skills) == ("none", 0)
+
+
+def test_a_held_choice_is_discounted_as_several_steps(source: Run) -> None:
+    config, sources = resolve_combine(source, "hopper_hop", adapt={"hold": 3})
+    assert config.agent.__dict__["discount"] == pytest.approx(0.99**3)
+    assert "hold" in sources["agent.discount"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["finetune SOURCE --rule best-of-k", "combine SOURCE --hold 3", "finetune --scratch"],
+)
+def test_kill_9_then_resume_equals_the_undisturbed_run(
+    words: str, source: Run, tmp_path: Path
+) -> None:
+    words = words.replace("SOURCE", str(source.path))
+    asked = [*words.split(), "--task", "hopper_hop", "--preset", "smoke", "--checkpoint-every=100"]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run(command(*asked, "--run", str(whole)), check=True, capture_output=True)
+    process = subprocess.Popen(
+        command(*asked, "--run", str(killed)),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    kill_after_a_save(process, killed, "", 0.05)
+    comsd.resume(killed)
+    assert fingerprint(killed) == fingerprint(whole)
+
+
+def test_best_of_k_acts_from_the_first_step(source: Run, tmp_path: Path) -> None:
+    how = {"rule": "best-of-k", "tries": 4}
+    run = comsd.finetune(source, task="hopper_hop", run=tmp_path / "run", steps=252, adapt=how)
+    learner = run.learner()
+    assert isinstance(learner, OffPolicyLearner)
+    run.restore(learner)
+    batch = learner.replay.transitions()
+    flags = batch.skill[:200, 0].view(4, 50)  # 200 steps shared by four candidates
+    assert torch.allclose(flags, torch.linspace(0, 1, 4)[:, None].expand(4, 50))
+    means = batch.reward[:200].view(4, 50).mean(1)
+    assert run.skill[0] == pytest.approx(flags[int(means.argmax()), 0].item())
+    assert run.evaluations.rows()[0]["step"] == "252"  # nothing was chosen at step 0
+
+
+def test_the_random_rule_follows_the_seed(source: Run, tmp_path: Path) -> None:
+    skills = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        how: dict[str, Any] = {"seed": seed, "adapt": {"rule": "random"}, "steps": 10}
+        skills.append(comsd.finetune(source, task="hopper_hop", run=tmp_path / name, **how).skill)
+    assert torch.equal(skills[0], skills[1])
+    assert not torch.equal(skills[0], skills[2])
+
+
+def test_a_run_needs_nothing_outside_its_directory(source: Run, tmp_path: Path) -> None:
+    copy = tmp_path / "source"
+    shutil.copytree(source.path, copy)
+    run = comsd.combine(copy, task="hopper_hop", run=tmp_path / "run", steps=300)
+    before = comsd.evaluate(run).metrics
+    assert set(before) == {"return", "return_sd", "return_without_noise"}
+    shutil.rmtree(copy)
+    moved = tmp_path / "elsewhere"
+    shutil.move(run.path, moved)
+    record = json.loads((moved / "config.json").read_text())
+    record["config"]["run"]["steps"] = 500
+    (moved / "config.json").write_text(json.dumps(record))
+    assert comsd.evaluate(comsd.load(moved)).metrics == before
+    assert comsd.resume(moved).finished
+
+
+def test_scratch_sees_no_skill(tmp_path: Path) -> None:
+    run = comsd.finetune(None, task="walker_run", run=tmp_path / "run", preset="smoke", steps=300)
+    assert isinstance(run.policy, DDPG)
+    assert run.policy.actor.shapes[0][1] == 24  # the observation alone
+    assert np.isfinite(float(run.evaluations.rows()[-1]["return"]))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("finetune SOURCE --task walker_run", "has the skills of hopper; allowed: hopper_hop"),
+        (
+            "finetune SOURCE --task hopper_hopp",
+            "task is 'hopper_hopp' (did you mean 'hopper_hop'?)",
+        ),
+        ("finetune SOURCE --task hopper", "task is 'hopper'"),
+        ("finetune SOURCE", "--task is missing"),
+        ("finetune --task hopper_hop", "RUN is missing (or --scratch)"),
+        ("combine nowhere --task hopper_hop", "nowhere is not a run directory"),
+        ("finetune UNFINISHED --task hopper_hop", "is unfinished: step 200 of 300"),
+        ("finetune TUNED --task hopper_hop", "is itself a finetune run"),
+        ("finetune SOURCE --task hopper_hop --rule best", "--rule is 'best'"),
+        ("finetune SOURCE --task hopper_hop --rule regress", "comsd has no features for it"),
+        ("finetune SOURCE --task hopper_hop --tries 1", "adapt.tries is 1; it must be at least 2"),
+        ("combine SOURCE --task hopper_hop --hold 0", "hold is 0; it must be at least 1"),
+        ("pretrain comsd --env hopper_hop", "env is 'hopper_hop', a task"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing(
+    words: str, message: str, source: Run, tuned: Run, tmp_path: Path
+) -> None:
+    unfinished = tmp_path / "unfinished"
+    if "UNFINISHED" in words:
+        shutil.copytree(source.path, unfinished)
+        newest = unfinished / "checkpoints" / "000000000300"
+        newest.rename(newest.with_name("000000000200"))
+    for name, place in (("SOURCE", source.path), ("UNFINISHED", unfinished), ("TUNED", tuned.path)):
+        words = words.replace(name, str(place))
+    answer = subprocess.run(
+        [*command(*words.split()), "--run", str(tmp_path / "run")], capture_output=True, text=True
+    )
+    assert answer.returncode == 2, answer.stderr
+    assert message in answer.stderr
+    assert answer.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,283 @@
+"""Plans, their execution whatever dies, and the report."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from comsd.cli import main
+from comsd.envs import TASKS
+from comsd.errors import InputError, RunError
+from comsd.methods import METHODS
+from comsd.reproduce import EXHIBITS, Job, Plan, execute, exhibit, make_plan, write_report
+from comsd.reproduce.exhibits import Arm
+from comsd.reproduce.report import paper_values
+from comsd.reproduce.statistics import interval, summarise
+from processes import command
+
+# --- statistics -----------------------------------------------------------------------------------
+
+
+def test_seeds_give_mean_deviation_and_interval() -> None:
+    one, two, three = summarise([5]), summarise([1, 3]), summarise([1, 2, 6])
+    assert (one.n, one.mean, one.sd, one.low) == (1, 5, None, None)
+    assert two.sd == pytest.approx(2**0.5)
+    assert two.low is None  # two seeds make no interval
+    assert three.mean == 3
+    assert three.sd == pytest.approx(7**0.5)
+    # The 27 resamples of three: 1/27 > 2.5 % of them are all ones, as many all sixes.
+    assert (three.low, three.high) == (1, 6)
+    assert str(two) == "2 ± 1.41 (n=2)"
+
+
+def test_an_interval_covers_the_mean_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(1)
+    draws = rng.normal(0, 1, (30, 400))
+    low, high = interval(draws)
+    assert np.mean((low < 0) & (high > 0)) == pytest.approx(0.93, abs=0.04)
+
+
+# --- plans ----------------------------------------------------------------------------------------
+
+
+def test_the_grid_behind_table_one() -> None:
+    plan = make_plan(exhibit("finetuning"), "lite", seeds=2, domains=["walker"], methods=["cic"])
+    places = [job.place for job in plan.jobs]
+    assert len(places) == 2 * (1 + 4 + 4)
+    assert places[0] == "pretrain/walker/cic-1"
+    tuned = next(job for job in plan.jobs if job.place == "finetune/walker_run/cic-2")
+    assert tuned.needs == "pretrain/walker/cic-2"  # the same seed
+    root = Path("there")
+    words = " ".join(tuned.command(root))
+    assert words.startswith("finetune there/pretrain/walker/cic-2 --task walker_run --seed 2")
+    whole = make_plan(exhibit("finetuning"), "paper", seeds=1)
+    arms = len(exhibit("finetuning").arms)
+    assert len(whole.jobs) == 4 * (arms + 4 * arms + 4)
+
+
+@pytest.mark.parametrize("name", EXHIBITS)
+def test_every_exhibit_has_a_plan_whose_needs_come_first(name: str) -> None:
+    plan = make_plan(exhibit(name), "smoke", seeds=1)
+    seen: set[str] = set()
+    for job in plan.jobs:
+        assert job.needs is None or job.needs in seen
+        assert job.arm.method in METHODS or job.stage == "scratch"
+        seen.add(job.place)
+
+
+def test_variants_are_told_apart() -> None:
+    plan = make_plan(exhibit("conflict"), "lite", seeds=1)
+    asked = {job.arm.name: job.command(Path("d")) for job in plan.jobs if job.stage == "pretrain"}
+    assert asked["comsd-alpha-0.5-fixed"][-3:] == ["--method.alpha", "0.5", "--method.no-smw"]
+    assert "--method.alpha" not in asked["comsd"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("reproduce", "EXHIBIT is missing"),
+        ("reproduce tableau", "exhibit is 'tableau'; allowed: finetuning"),
+        ("reproduce pixels", "needs the pixel setting"),
+        ("reproduce finetuning --seeds 0", "seeds is 0; it must be at least 1"),
+        ("reproduce finetuning --seeds x", "--seeds is 'x'; it must be a whole number"),
+        ("reproduce finetuning --domains warker", "domains is 'warker' (did you mean 'walker'?)"),
+        ("reproduce finetuning --methods cik", "methods is 'cik' (did you mean 'cic'?)"),
+        ("reproduce finetuning --tasks walker_fly", "tasks is 'walker_fly'"),
+        ("reproduce finetuning --preset big", "--preset is 'big'; allowed: paper, lite, smoke"),
+        ("reproduce finetuning --jobs -1", "jobs is -1"),
+        ("report nowhere", "directory nowhere holds no runs"),
+        ("report", "DIR is missing"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    words: str,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(words.split())
+    out, err = capsys.readouterr()
+    assert stop.value.code == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert not out
+    assert not list(tmp_path.iterdir())
+
+
+# --- execution ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scripted(Job):
+    """Done when its file is there."""
+
+    def command(self, root: Path) -> list[str]:
+        return [self.place]
+
+    def finished(self, root: Path) -> bool:
+        return (root / self.place).exists()
+
+    def in_use(self, root: Path) -> bool:
+        return False
+
+
+class Script:
+    """An executor whose processes end as told: exit codes by place, 0 if there are none left."""
+
+    slots = 2
+
+    def __init__(self, root: Path, codes: dict[str, list[int]]) -> None:
+        self.root, self.codes, self.started = root, codes, list[str]()
+
+    def start(self, words: list[str], log: Path) -> Script.Process:
+        (place,) = words
+        self.started.append(place)
+        codes = self.codes.get(place, [])
+        code = codes.pop(0) if codes else 0
+        if code == 0:
+            (self.root / place).touch()
+        log.write_text(f"said by {place}\n")
+        return Script.Process(code)
+
+    class Process:
+        def __init__(self, code: int) -> None:
+            self.code = code
+
+        def poll(self) -> int:
+            return self.code
+
+        def stop(self) -> None:
+            raise AssertionError("nobody asked for that")
+
+
+def scripted(*needs: tuple[str, str | None]) -> Plan:
+    arm = Arm("comsd", "comsd")
+    jobs = [Scripted(place, "pretrain", "walker", arm, 1, "smoke", need) for place, need in needs]
+    return Plan(EXHIBITS["finetuning"], "smoke", tuple(jobs))
+
+
+def test_a_killed_worker_is_continued_and_finished_work_is_not_repeated(tmp_path: Path) -> None:
+    plan = scripted(("a", None), ("b", "a"), ("c", None))
+    (tmp_path / "c").touch()
+    script, said = Script(tmp_path, {"b": [-9, -9]}), list[str]()
+    execute(plan, tmp_path, script, said.append)
+    assert script.started == ["a", "b", "b", "b"]
+    assert sum("it is continued" in line for line in said) == 2
+
+
+def test_what_cannot_work_fails_once_and_the_rest_goes_on(tmp_path: Path) -> None:
+    plan = scripted(("a", None), ("b", "a"), ("c", None), ("d", None))
+    script = Script(tmp_path, {"a": [2], "d": [1, 1, 1]})
+    with pytest.raises(RunError, match="3 of 4 failed, the first a: said by a"):
+        execute(plan, tmp_path, script, lambda _: None)
+    assert sorted(script.started) == ["a", "c", "d", "d", "d"]
+
+
+def ends(root: Path) -> dict[Path, int]:
+    """The last checkpoint of every run, and when it was written."""
+    places = root.glob("*/*/*/checkpoints/0*/state.json")
+    newest = {place.parents[2]: place for place in sorted(places)}
+    return {run: place.stat().st_mtime_ns for run, place in newest.items()}
+
+
+def children(process: int) -> list[int]:
+    listed = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(word) for word in listed.split()]
+
+
+def test_the_paper_s_table_end_to_end_through_kill_9(tmp_path: Path) -> None:
+    words = "reproduce finetuning --preset smoke --domains walker --methods comsd cic --seeds 2"
+    asked = command(*words.split(), "--dir", str(tmp_path / "killed"))
+    driver = subprocess.Popen(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    root = tmp_path / "killed" / "smoke"
+    while len(list(root.glob("finetune/*/*/checkpoints/000000000800"))) < 3:
+        assert driver.poll() is None
+        time.sleep(0.05)
+    workers = children(driver.pid)
+    driver.send_signal(signal.SIGKILL)
+    os.kill(workers[0], signal.SIGKILL)  # the other one goes on alone and is waited for
+    driver.wait()
+    before = {run: at for run, at in ends(root).items() if finished(run)}
+    assert before
+    subprocess.run(asked, check=True, capture_output=True)
+    after = ends(root)
+    assert len(after) == 4 + 16 + 8
+    assert all(after[run] == at for run, at in before.items())
+    assert all(finished(run) for run in after)
+
+    calm = [*command(*words.split(), "--dir", str(tmp_path / "calm")), "--tasks", "walker_run"]
+    subprocess.run(calm, check=True, capture_output=True)
+    tables = [
+        table(tmp_path / name / "report" / "smoke-finetuning.csv") for name in ("killed", "calm")
+    ]
+    assert [row for row in tables[0] if row["row"] == "walker_run"] == tables[1]
+    assert len(tables[0]) == 4 * 3
+    page = (tmp_path / "killed" / "report" / "report.html").read_text()
+    assert "<h2>Preset smoke</h2>" in page
+    assert "paper 450 ± 19" in page
+    assert "skill rules: cic fixed, comsd fixed" in page
+    assert 'src="data:image/png;base64,' in page
+    assert "http" not in page
+
+
+def finished(run: Path) -> bool:
+    steps = json.loads((run / "config.json").read_text())["config"]["run"]["steps"]
+    return (run / "checkpoints" / f"{steps:012d}").exists()
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_maze_exhibit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = "reproduce maze --preset smoke --methods comsd diayn --seeds 1 --dir"
+    main([*asked.split(), str(tmp_path), "--plan"])
+    assert "4 jobs" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+    main([*asked.split(), str(tmp_path)])
+    rows = table(tmp_path / "report" / "smoke-maze.csv")
+    assert {row["arm"] for row in rows} == {"comsd", "diayn"}
+    assert {row["row"].split(":")[0] for row in rows} == {"maze-tree-6", "maze-tree-10"}
+
+
+def test_unfinished_runs_are_named_and_not_counted(tmp_path: Path) -> None:
+    place = tmp_path / "smoke" / "pretrain" / "maze-tree-6" / "comsd-1"
+    main(f"pretrain comsd --preset smoke --skills 6 --run {place}".split())
+    record = json.loads((place / "config.json").read_text())
+    record["config"]["run"]["steps"] = 10**6
+    (place / "config.json").write_text(json.dumps(record))
+    page = write_report(tmp_path).read_text()
+    assert "not counted: pretrain/maze-tree-6/comsd-1" in page
+
+
+# --- the paper's numbers --------------------------------------------------------------------------
+
+
+def test_the_published_tables_are_whole() -> None:
+    values = paper_values("finetuning")["values"]
+    assert set(values) == set(TASKS)
+    assert all(len(row) == 7 for row in values.values())
+    assert values["walker_walk"]["comsd"] == [918, 32]
+    assert values["hopper_flip_backward"]["cic"] == [154, 70]
+    distance = paper_values("distance")["values"]
+    assert len(distance) == 8
+    assert all(distance[task]["comsd"] == values[task]["comsd"] for task in distance)
+    assert paper_values("behaviour")["values"]["akd_range_constant"]["comsd"] == [9.4, None]
+
+
+def test_an_unknown_exhibit_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="allowed: finetuning"):
+        exhibit("figure")
