@@ -254,6 +254,51 @@ def block_mask(shape: tuple[int, int], blocks: int, like: Tensor) -> Tensor:
     return torch.block_diag(*[ones] * blocks)
 
 
+class Lipschitz(nn.Module):
+    """An MLP of slope at most 1: |f(a) - f(b)| <= |a - b|.
+
+    Spectral normalisation (Miyato et al. 2018): every weight is divided by its largest singular
+    value, which one power iteration per step keeps up to date as the weight changes.
+    """
+
+    FIRST = 100  # power iterations before the first step
+
+    left: Tensor  # the first left singular vectors of all layers, as last settled
+
+    def __init__(self, *sizes: int, init: Init = "orthogonal") -> None:
+        super().__init__()
+        self.net = MLP(*sizes, init=init)
+        self.widths = list(sizes[1:])
+        start = [F.normalize(torch.randn(width), dim=0) for width in self.widths]
+        self.register_buffer("left", torch.cat(start))
+        for _ in range(self.FIRST):
+            self.settle()
+
+    def iterate(self) -> list[tuple[Tensor, Tensor]]:
+        """(u, v) of every layer after one power iteration from where the last step left u."""
+        pairs = []
+        with torch.no_grad():
+            weights = [weight for weight, _ in self.net.views(self.net.flat.detach())[0]]
+            for weight, u in zip(weights, self.left.split(self.widths), strict=True):
+                v = F.normalize(weight.t() @ u, dim=0)
+                pairs.append((F.normalize(weight @ v, dim=0), v))
+        return pairs
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Keep the iteration; once per step, since a forward pass changes nothing."""
+        self.left.copy_(torch.cat([u for u, _ in self.iterate()]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        layers, _ = self.net.views(self.net.flat)
+        for i, ((weight, bias), (u, v)) in enumerate(zip(layers, self.iterate(), strict=True)):
+            largest = u @ weight @ v  # singular value; its gradient belongs to the weight's
+            x = F.linear(x, weight) / largest + bias
+            if i < len(layers) - 1:
+                x = x.relu()
+        return x
+
+
 class PairEncoder(nn.Module):
     """Embeds s and s' by one network and the pair of embeddings by another.
 
@@ -335,12 +380,55 @@ class Standardise(nn.Module):
         return torch.addcmul(self.shift, x, self.scale)
 
 
-class Adam:
-    """Adam over a few flat parameters: torch's fused kernel without the optimiser around it."""
+class Units(nn.Module):
+    """x -> (x - mean) / std by the statistics of the first rows observed, fixed from then on.
 
-    def __init__(self, params: Iterable[nn.Parameter], lr: float, eps: float = 1e-8) -> None:
+    For methods whose distances depend on the units of the states.
+    """
+
+    FLOOR = 1e-2  # least standard deviation, for coordinates that hardly ever change
+
+    count: Tensor
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, obs: ObsInfo, rows: int) -> None:
+        """rows: how many to observe; 0 keeps the statistics known beforehand."""
+        super().__init__()
+        self.rows = rows
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("mean", obs.mean.clone())
+        self.register_buffer("variance", obs.std.square())
+
+    @torch.no_grad()
+    def observe(self, x: Tensor) -> None:
+        """Merge a batch (Chan et al. 1979), unless enough has been seen."""
+        share = (self.count < self.rows) * len(x) / (self.count + len(x))
+        variance, mean = torch.var_mean(x, 0, correction=0)
+        delta = mean - self.mean
+        self.variance += share * (variance - self.variance + (1 - share) * delta.square())
+        self.mean += share * delta
+        self.count += len(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean) / self.variance.sqrt().clamp_min(self.FLOOR)
+
+
+class Adam:
+    """Adam over a few flat parameters: torch's fused kernel without the optimiser around it.
+
+    lr: one rate for all parameters, or a rate for each
+    """
+
+    def __init__(
+        self, params: Iterable[nn.Parameter], lr: float | Sequence[float], eps: float = 1e-8
+    ) -> None:
         self.params: list[Tensor] = list(params)
-        self.lr, self.eps = lr, eps
+        rates = list(lr) if isinstance(lr, Sequence) else [lr] * len(self.params)
+        assert len(rates) == len(self.params), "a rate for each parameter"
+        # The kernel takes one rate: it is called for the parameters of each in turn.
+        self.groups = {rate: [i for i, r in enumerate(rates) if r == rate] for rate in rates}
+        self.eps = eps
         self.mean = [torch.zeros_like(p) for p in self.params]
         self.square = [torch.zeros_like(p) for p in self.params]
         self.count = torch.zeros((), device=self.params[0].device)
@@ -353,21 +441,22 @@ class Adam:
     def step(self, grads: list[Tensor]) -> None:
         """One step along given gradients."""
         self.count += 1
-        torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
-            self.params,
-            grads,
-            self.mean,
-            self.square,
-            [],
-            [self.count] * len(grads),
-            lr=self.lr,
-            beta1=0.9,
-            beta2=0.999,
-            weight_decay=0.0,
-            eps=self.eps,
-            amsgrad=False,
-            maximize=False,
-        )
+        for lr, members in self.groups.items():
+            torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
+                [self.params[i] for i in members],
+                [grads[i] for i in members],
+                [self.mean[i] for i in members],
+                [self.square[i] for i in members],
+                [],
+                [self.count] * len(members),
+                lr=lr,
+                beta1=0.9,
+                beta2=0.999,
+                weight_decay=0.0,
+                eps=self.eps,
+                amsgrad=False,
+                maximize=False,
+            )
 
     def state_dict(self) -> dict[str, list[Tensor]]:
         return {"mean": self.mean, "square": self.square, "count": [self.count]}
