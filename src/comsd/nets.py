@@ -258,40 +258,46 @@ class Lipschitz(nn.Module):
     """An MLP of slope at most 1: |f(a) - f(b)| <= |a - b|.
 
     Spectral normalisation (Miyato et al. 2018): every weight is divided by its largest singular
-    value, which one power iteration per step keeps up to date as the weight changes.
+    value, which one power iteration per step keeps up to date as the weight changes. It runs on a
+    block of vectors: a single one stays behind when another direction grows to be the largest,
+    and the slope then reaches 1.4 instead of 1.03.
     """
 
-    FIRST = 100  # power iterations before the first step
+    BLOCK = 8
+    FIRST = 20  # iterations before the first step
 
-    left: Tensor  # the first left singular vectors of all layers, as last settled
+    left: Tensor  # of all layers: what spans their largest left singular vectors, as last settled
 
     def __init__(self, *sizes: int, init: Init = "orthogonal") -> None:
         super().__init__()
         self.net = MLP(*sizes, init=init)
-        self.widths = list(sizes[1:])
-        start = [F.normalize(torch.randn(width), dim=0) for width in self.widths]
-        self.register_buffer("left", torch.cat(start))
+        self.blocks = [(out, min(self.BLOCK, out, below)) for out, below in self.net.shapes]
+        self.sizes = [out * vectors for out, vectors in self.blocks]
+        self.register_buffer("left", torch.randn(sum(self.sizes)))
         for _ in range(self.FIRST):
             self.settle()
 
-    def iterate(self) -> list[tuple[Tensor, Tensor]]:
-        """(u, v) of every layer after one power iteration from where the last step left u."""
-        pairs = []
-        with torch.no_grad():
-            weights = [weight for weight, _ in self.net.views(self.net.flat.detach())[0]]
-            for weight, u in zip(weights, self.left.split(self.widths), strict=True):
-                v = F.normalize(weight.t() @ u, dim=0)
-                pairs.append((F.normalize(weight @ v, dim=0), v))
-        return pairs
+    @torch.no_grad()
+    def iterate(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Of every layer: the first singular vectors u and v, and the block they come from."""
+        found = []
+        layers, _ = self.net.views(self.net.flat.detach())
+        lefts = self.left.split(self.sizes)
+        for (weight, _), left, block in zip(layers, lefts, self.blocks, strict=True):
+            right, _ = torch.linalg.qr(weight.t() @ left.view(block))
+            after = weight @ right
+            largest = torch.linalg.eigh(after.t() @ after).eigenvectors[:, -1]
+            found.append((F.normalize(after @ largest, dim=0), right @ largest, after))
+        return found
 
     @torch.no_grad()
     def settle(self) -> None:
         """Keep the iteration; once per step, since a forward pass changes nothing."""
-        self.left.copy_(torch.cat([u for u, _ in self.iterate()]))
+        self.left.copy_(torch.cat([block.flatten() for *_, block in self.iterate()]))
 
     def forward(self, x: Tensor) -> Tensor:
         layers, _ = self.net.views(self.net.flat)
-        for i, ((weight, bias), (u, v)) in enumerate(zip(layers, self.iterate(), strict=True)):
+        for i, ((weight, bias), (u, v, _)) in enumerate(zip(layers, self.iterate(), strict=True)):
             largest = u @ weight @ v  # singular value; its gradient belongs to the weight's
             x = F.linear(x, weight) / largest + bias
             if i < len(layers) - 1:

@@ -256,6 +256,11 @@ def progress(step: Tensor, direction: Tensor) -> Tensor:
     return (step * direction).sum(-1)
 
 
+def cosines(direction: Tensor, step: Tensor) -> Tensor:
+    """(B, B): how well the direction of row i fits the step of row j."""
+    return unit(direction) @ unit(step).T
+
+
 class Dual(nn.Module):
     """The multiplier lam of a constraint gap >= 0, by its logarithm so that it stays positive.
 

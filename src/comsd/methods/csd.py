@@ -25,11 +25,11 @@ from comsd.config import Setting, setting
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import MLP, Adam, Units
 from comsd.skills import OneHot, SkillSpace, Sphere
-from comsd.terms import Dual, displacement, progress, unit
+from comsd.terms import Dual, cosines, displacement, progress
 from comsd.types import Batch, Metrics, ObsInfo
 
 CODE = "CSD's code"
-LEAST_STD, MOST_STD = 1e-6, 1e6  # of the density, as in CSD's code
+LOG_STD = math.log(1e-6), math.log(1e6)  # bounds of the density's, as in CSD's code
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,12 @@ class CSDConfig(MethodConfig):
             "units_from": Setting(0, "the maze's extent is known"),
         },
         "robots": {
+            "hidden": Setting(1024, "as the other methods; CSD's code: 512"),
+            "lr": Setting(1e-4, CODE),
             "run.space": Setting("one-hot", CODE),
             "run.skills": Setting(16, CODE),
-            "agent.n_step": Setting(1, "paper: adjacent states"),
-            "agent.one_skill": Setting(True, "paper: one skill per episode"),
+            "agent.n_step": Setting(1, "CSD's paper: adjacent states"),
+            "agent.one_skill": Setting(True, "CSD's paper: one skill per episode"),
             "agent.hold": Setting(200, "CSD's code: episodes of 200 steps"),
         },
     }
@@ -93,7 +95,7 @@ class CSD(Method):
         """-log q(ds | s) and the distance d without gradient, each (B,)."""
         state = self.units(batch.obs)
         mean, log_std = self.density(state).chunk(2, -1)
-        log_std = log_std.clamp(math.log(LEAST_STD), math.log(MOST_STD))
+        log_std = log_std.clamp(*LOG_STD)
         error = self.units(batch.next_obs) - state - mean
         normal = (error / log_std.exp()).square() + math.log(2 * math.pi)
         nll = (normal / 2 + log_std).sum(-1)  # Eq. 1
@@ -105,12 +107,8 @@ class CSD(Method):
         along = progress(features, self.space.direction(batch.skill))  # Eq. 4
         gap = distance - features.square().mean(-1)  # Eq. 5
         loss = self.dual(gap) - along.mean() + nll.mean()  # Eq. 6, 7, 1: each its own weights
-        return loss, {
-            "csd/nll": nll.detach(),
-            "csd/distance": distance,
-            "csd/gap": gap.detach(),
-            "csd/dual": self.dual.value,
-        }
+        metrics = {"nll": nll, "distance": distance, "gap": gap, "dual": self.dual.value}
+        return loss, {f"csd/{name}": value.detach() for name, value in metrics.items()}
 
     def reward(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
         if self.training:
@@ -119,8 +117,7 @@ class CSD(Method):
         return self.config.scale * along, {"csd/progress": along}
 
     def scores(self, batch: Batch) -> Tensor:
-        return self.space.direction(batch.skill) @ unit(self.embed(batch)).T
+        return cosines(self.space.direction(batch.skill), self.embed(batch))
 
     def health(self, batch: Batch) -> Metrics:
-        direction = unit(self.space.direction(batch.skill))
-        return {"csd/cosine": progress(unit(self.embed(batch)), direction).mean()}
+        return {"csd/cosine": self.scores(batch).diagonal().mean()}

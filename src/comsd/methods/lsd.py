@@ -20,10 +20,8 @@ from comsd.config import Setting, setting
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import Lipschitz, Units
 from comsd.skills import OneHot, SkillSpace, Sphere
-from comsd.terms import displacement, progress, unit
+from comsd.terms import cosines, displacement, progress
 from comsd.types import Batch, Metrics, ObsInfo
-
-CODE = "LSD's code"
 
 
 @dataclass(frozen=True)
@@ -42,10 +40,12 @@ class LSDConfig(MethodConfig):
             "units_from": Setting(0, "the maze's extent is known"),
         },
         "robots": {
+            "hidden": Setting(1024, "LSD's code"),
+            "lr": Setting(1e-4, "METRA's code for LSD"),
             "run.space": Setting("sphere", "METRA's code for LSD"),
-            "run.skills": Setting(4, "METRA's code for Quadruped"),
-            "agent.n_step": Setting(1, "paper: adjacent states"),
-            "agent.one_skill": Setting(True, "paper: one skill per episode"),
+            "run.skills": Setting(4, "as METRA"),
+            "agent.n_step": Setting(1, "LSD's paper: adjacent states"),
+            "agent.one_skill": Setting(True, "LSD's paper: one skill per episode"),
             "agent.hold": Setting(200, "LSD's code: episodes of 200 steps"),
         },
     }
@@ -78,14 +78,9 @@ class LSD(Method):
         return reward, {"lsd/progress": reward}
 
     def scores(self, batch: Batch) -> Tensor:
-        return self.space.direction(batch.skill) @ unit(self.embed(batch)).T
+        return cosines(self.space.direction(batch.skill), self.embed(batch))
 
     def health(self, batch: Batch) -> Metrics:
-        """How much of each step is along z, and how much of the slope that Eq. 1 allows is used."""
-        step = self.embed(batch)
         moved = (self.units(batch.next_obs) - self.units(batch.obs)).norm(dim=-1)
-        direction = unit(self.space.direction(batch.skill))
-        return {
-            "lsd/cosine": progress(unit(step), direction).mean(),
-            "lsd/slope": (step.norm(dim=-1) / moved.clamp_min(1e-12)).mean(),
-        }
+        slope = self.embed(batch).norm(dim=-1) / moved.clamp_min(1e-12)  # Eq. 1: at most 1
+        return {"lsd/cosine": self.scores(batch).diagonal().mean(), "lsd/slope": slope.mean()}

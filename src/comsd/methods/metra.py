@@ -20,17 +20,17 @@ from comsd.config import Setting, setting
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import MLP, Adam
 from comsd.skills import OneHot, SkillSpace, Sphere
-from comsd.terms import Dual, displacement, progress, unit
+from comsd.terms import Dual, cosines, displacement, progress
 from comsd.types import Batch, Metrics, ObsInfo
 
-PAPER, CODE = "paper", "METRA's code"
+CODE = "METRA's code"
 
 
 @dataclass(frozen=True)
 class METRAConfig(MethodConfig):
     dual: float = setting(30.0, "first value of the multiplier lam", CODE, above=0)
-    dual_lr: float = setting(1e-4, "learning rate of log lam", PAPER, above=0)
-    slack: float = setting(1e-3, "eps: the most of a kept constraint that counts", PAPER, above=0)
+    dual_lr: float = setting(1e-4, "learning rate of log lam", CODE, above=0)
+    slack: float = setting(1e-3, "eps: the most of a kept constraint that counts", CODE, above=0)
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
@@ -39,10 +39,12 @@ class METRAConfig(MethodConfig):
             "dual_lr": Setting(1e-3, "equal to lr, as in METRA's code"),
         },
         "robots": {
-            "run.space": Setting("sphere", PAPER),
+            "hidden": Setting(1024, CODE),
+            "lr": Setting(1e-4, CODE),
+            "run.space": Setting("sphere", CODE),
             "run.skills": Setting(4, "METRA's code for Quadruped"),
-            "agent.n_step": Setting(1, "paper: the constraint is on adjacent states"),
-            "agent.one_skill": Setting(True, "paper: one skill per episode"),
+            "agent.n_step": Setting(1, "METRA's paper: adjacent states"),
+            "agent.one_skill": Setting(True, "METRA's paper: one skill per episode"),
             "agent.hold": Setting(200, "METRA's code: episodes of 200 steps"),
         },
     }
@@ -79,8 +81,7 @@ class METRA(Method):
         return reward, {"metra/progress": reward}
 
     def scores(self, batch: Batch) -> Tensor:
-        return self.space.direction(batch.skill) @ unit(self.embed(batch)).T
+        return cosines(self.space.direction(batch.skill), self.embed(batch))
 
     def health(self, batch: Batch) -> Metrics:
-        direction = unit(self.space.direction(batch.skill))
-        return {"metra/cosine": progress(unit(self.embed(batch)), direction).mean()}
+        return {"metra/cosine": self.scores(batch).diagonal().mean()}
