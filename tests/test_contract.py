@@ -61,9 +61,11 @@ def test_every_parameter_gets_gradient(case: tuple[Method, str]) -> None:
     for module in method.modules():
         if isinstance(module, MLP) and module.flat.requires_grad:
             assert module.flat.grad is not None
-            for weight, bias in module.views(module.flat.grad)[0]:
+            *hidden, last = module.views(module.flat.grad)[0]
+            for weight, bias in hidden:
                 assert weight.abs().sum() > 0
                 assert bias.abs().sum() > 0
+            assert last[0].abs().sum() > 0  # its bias cancels where only differences count
     for p in trained:
         assert p.grad is not None
         assert p.grad.abs().sum() > 0

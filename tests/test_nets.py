@@ -173,6 +173,21 @@ def test_adam_equals_torch() -> None:
     torch.testing.assert_close(mine, theirs)
 
 
+def test_adam_with_a_rate_for_each_parameter_equals_torch() -> None:
+    torch.manual_seed(0)
+    mine = [torch.nn.Parameter(torch.randn(shape)) for shape in ((4,), (), (3,))]
+    theirs = [torch.nn.Parameter(p.detach().clone()) for p in mine]
+    rates = [0.1, 0.01, 0.1]
+    groups = [{"params": [p], "lr": lr} for p, lr in zip(theirs, rates, strict=True)]
+    ours, reference = Adam(mine, rates), torch.optim.Adam(groups)
+    for _ in range(20):
+        ours.descend(torch.cat([p.view(-1) for p in mine]).square().sum())
+        reference.zero_grad()
+        torch.cat([p.view(-1) for p in theirs]).square().sum().backward()
+        reference.step()
+    torch.testing.assert_close(mine, theirs)
+
+
 def test_with_gradient_scales_and_skips() -> None:
     x, fixed = torch.ones(3, requires_grad=True), torch.ones(3)
     loss = with_gradient(torch.tensor(5.0), (x, torch.tensor([1.0, 2.0, 3.0])), (fixed, fixed))

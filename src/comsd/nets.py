@@ -262,6 +262,57 @@ def block_mask(shape: tuple[int, int], blocks: int, like: Tensor) -> Tensor:
     return torch.block_diag(*[ones] * blocks)
 
 
+class Lipschitz(nn.Module):
+    """An MLP of slope at most 1: |f(a) - f(b)| <= |a - b|.
+
+    Spectral normalisation (Miyato et al. 2018): every weight is divided by its largest singular
+    value, which one power iteration per step keeps up to date as the weight changes. It runs on a
+    block of vectors: a single one stays behind when another direction grows to be the largest,
+    and the slope then reaches 1.4 instead of 1.03.
+    """
+
+    BLOCK = 8
+    FIRST = 20  # iterations before the first step
+
+    left: Tensor  # of all layers: what spans their largest left singular vectors, as last settled
+
+    def __init__(self, *sizes: int, init: Init = "orthogonal") -> None:
+        super().__init__()
+        self.net = MLP(*sizes, init=init)
+        self.blocks = [(out, min(self.BLOCK, out, below)) for out, below in self.net.shapes]
+        self.sizes = [out * vectors for out, vectors in self.blocks]
+        self.register_buffer("left", torch.randn(sum(self.sizes)))
+        for _ in range(self.FIRST):
+            self.settle()
+
+    @torch.no_grad()
+    def iterate(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Of every layer: the first singular vectors u and v, and the block they come from."""
+        found = []
+        layers, _ = self.net.views(self.net.flat.detach())
+        lefts = self.left.split(self.sizes)
+        for (weight, _), left, block in zip(layers, lefts, self.blocks, strict=True):
+            right, _ = torch.linalg.qr(weight.t() @ left.view(block))
+            after = weight @ right
+            largest = torch.linalg.eigh(after.t() @ after).eigenvectors[:, -1]
+            found.append((F.normalize(after @ largest, dim=0), right @ largest, after))
+        return found
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Keep the iteration; once per step, since a forward pass changes nothing."""
+        self.left.copy_(torch.cat([block.flatten() for *_, block in self.iterate()]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        layers, _ = self.net.views(self.net.flat)
+        for i, ((weight, bias), (u, v, _)) in enumerate(zip(layers, self.iterate(), strict=True)):
+            largest = u @ weight @ v  # singular value; its gradient belongs to the weight's
+            x = F.linear(x, weight) / largest + bias
+            if i < len(layers) - 1:
+                x = x.relu()
+        return x
+
+
 class PairEncoder(nn.Module):
     """Embeds s and s' by one network and the pair of embeddings by another.
 
@@ -343,12 +394,55 @@ class Standardise(nn.Module):
         return torch.addcmul(self.shift, x, self.scale)
 
 
-class Adam:
-    """Adam over a few flat parameters: torch's fused kernel without the optimiser around it."""
+class Units(nn.Module):
+    """x -> (x - mean) / std by the statistics of the first rows observed, fixed from then on.
 
-    def __init__(self, params: Iterable[nn.Parameter], lr: float, eps: float = 1e-8) -> None:
+    For methods whose distances depend on the units of the states.
+    """
+
+    FLOOR = 1e-2  # least standard deviation, for coordinates that hardly ever change
+
+    count: Tensor
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, obs: ObsInfo, rows: int) -> None:
+        """rows: how many to observe; 0 keeps the statistics known beforehand."""
+        super().__init__()
+        self.rows = rows
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("mean", obs.mean.clone())
+        self.register_buffer("variance", obs.std.square())
+
+    @torch.no_grad()
+    def observe(self, x: Tensor) -> None:
+        """Merge a batch (Chan et al. 1979), unless enough has been seen."""
+        share = (self.count < self.rows) * len(x) / (self.count + len(x))
+        variance, mean = torch.var_mean(x, 0, correction=0)
+        delta = mean - self.mean
+        self.variance += share * (variance - self.variance + (1 - share) * delta.square())
+        self.mean += share * delta
+        self.count += len(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean) / self.variance.sqrt().clamp_min(self.FLOOR)
+
+
+class Adam:
+    """Adam over a few flat parameters: torch's fused kernel without the optimiser around it.
+
+    lr: one rate for all parameters, or a rate for each
+    """
+
+    def __init__(
+        self, params: Iterable[nn.Parameter], lr: float | Sequence[float], eps: float = 1e-8
+    ) -> None:
         self.params: list[Tensor] = list(params)
-        self.lr, self.eps = lr, eps
+        rates = list(lr) if isinstance(lr, Sequence) else [lr] * len(self.params)
+        assert len(rates) == len(self.params), "a rate for each parameter"
+        # The kernel takes one rate: it is called for the parameters of each in turn.
+        self.groups = {rate: [i for i, r in enumerate(rates) if r == rate] for rate in rates}
+        self.eps = eps
         self.mean = [torch.zeros_like(p) for p in self.params]
         self.square = [torch.zeros_like(p) for p in self.params]
         self.count = torch.zeros((), device=self.params[0].device)
@@ -361,21 +455,22 @@ class Adam:
     def step(self, grads: list[Tensor]) -> None:
         """One step along given gradients."""
         self.count += 1
-        torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
-            self.params,
-            grads,
-            self.mean,
-            self.square,
-            [],
-            [self.count] * len(grads),
-            lr=self.lr,
-            beta1=0.9,
-            beta2=0.999,
-            weight_decay=0.0,
-            eps=self.eps,
-            amsgrad=False,
-            maximize=False,
-        )
+        for lr, members in self.groups.items():
+            torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
+                [self.params[i] for i in members],
+                [grads[i] for i in members],
+                [self.mean[i] for i in members],
+                [self.square[i] for i in members],
+                [],
+                [self.count] * len(members),
+                lr=lr,
+                beta1=0.9,
+                beta2=0.999,
+                weight_decay=0.0,
+                eps=self.eps,
+                amsgrad=False,
+                maximize=False,
+            )
 
     def state_dict(self) -> dict[str, list[Tensor]]:
         return {"mean": self.mean, "square": self.square, "count": [self.count]}

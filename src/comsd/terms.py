@@ -1,8 +1,9 @@
-"""Estimators shared by several methods: contrast, particle entropy, running moments, weights."""
+"""What several methods share: contrast, particle entropy, running moments, weights, distances."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import numpy as np
@@ -236,3 +237,50 @@ def dynamic_weight(
     (w_low, w_high), (f_low, f_high) = weights, flags
     slope = (w_high - w_low) / (f_high - f_low)
     return (flag - f_high).mul_(slope).add_(w_high).clamp_(w_low, w_high)
+
+
+# --- moving along the skill: METRA, LSD, CSD ------------------------------------------------------
+
+
+def displacement(phi: Callable[[Tensor], Tensor], state: Tensor, next_state: Tensor) -> Tensor:
+    """phi(s') - phi(s), (B, d); one pass for both."""
+    before, after = phi(torch.cat([state, next_state])).chunk(2)
+    return after - before
+
+
+def progress(step: Tensor, direction: Tensor) -> Tensor:
+    """(phi(s') - phi(s)) . z, (B,): how far a step leads along the skill's direction.
+
+    Summed over an episode it telescopes to (phi(s_T) - phi(s_0)) . z.
+    """
+    return (step * direction).sum(-1)
+
+
+def cosines(direction: Tensor, step: Tensor) -> Tensor:
+    """(B, B): how well the direction of row i fits the step of row j."""
+    return unit(direction) @ unit(step).T
+
+
+class Dual(nn.Module):
+    """The multiplier lam of a constraint gap >= 0, by its logarithm so that it stays positive.
+
+    lam falls while the constraint holds and rises while it is broken. `slack` cuts off how much
+    of the gap counts: what holds by far neither moves the representation nor sinks lam fast.
+    """
+
+    def __init__(self, start: float, slack: float) -> None:
+        super().__init__()
+        self.slack = slack
+        self.log = nn.Parameter(torch.tensor(math.log(start)))
+
+    @property
+    def value(self) -> Tensor:
+        return self.log.detach().exp()
+
+    def forward(self, gap: Tensor) -> Tensor:
+        """A scalar to add to a loss, gap (B,): one gradient for the gap, another for lam.
+
+        d / d gap = -lam,   d / d log lam = gap,   of the mean of min(slack, gap)
+        """
+        counted = gap.clamp_max(self.slack).mean()
+        return self.log * counted.detach() - self.value * counted

@@ -4,9 +4,14 @@ from comsd.methods.base import Method, MethodConfig
 from comsd.methods.becl import BeCL
 from comsd.methods.cic import CIC
 from comsd.methods.comsd import ComSD
+from comsd.methods.csd import CSD
 from comsd.methods.dads import DADS
 from comsd.methods.diayn import DIAYN
+from comsd.methods.lsd import LSD
+from comsd.methods.metra import METRA
 
-METHODS: dict[str, type[Method]] = {m.name: m for m in (ComSD, CIC, DIAYN, DADS, BeCL)}
+METHODS: dict[str, type[Method]] = {
+    m.name: m for m in (ComSD, CIC, DIAYN, DADS, BeCL, METRA, LSD, CSD)
+}
 
 __all__ = ["METHODS", "Method", "MethodConfig"]

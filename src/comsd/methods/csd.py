@@ -1,0 +1,123 @@
+"""CSD: controllability-aware skill discovery (Park, Lee, Lee, Abbeel, ICML 2023).
+
+    q(ds | s) = N(mu(s), diag sigma(s)^2),   ds = s' - s,   by maximum likelihood    Eq. 1
+    w_i    = [ (1 / sigma_i) / geometric mean_j (1 / sigma_j) ]^2                    Eq. 2
+    d      = mean_i w_i (ds_i - mu_i)^2,   mean over the coordinates of s            Eq. 3
+    r      = (phi(s') - phi(s)) . z                                                  Eq. 4
+    gap    = d - mean_i (phi_i(s') - phi_i(s))^2,   at least 0                       Eq. 5
+    L_phi  = -mean[ r + lam * min(eps, gap) ],   lam and d fixed                     Eq. 6
+    L_lam  = log lam * mean[ min(eps, gap) ],    gap fixed                           Eq. 7
+
+What the density predicts well counts little, what is rarely achieved counts much. The product of
+the weights is 1: only how coordinates compare matters, not their units. Numbers are this file's.
+Departures from paper and code: docs/methods/csd.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from comsd.config import Setting, setting
+from comsd.methods.base import Method, MethodConfig
+from comsd.nets import MLP, Adam, Units
+from comsd.skills import OneHot, SkillSpace, Sphere
+from comsd.terms import Dual, cosines, displacement, progress
+from comsd.types import Batch, Metrics, ObsInfo
+
+CODE = "CSD's code"
+LOG_STD = math.log(1e-6), math.log(1e6)  # bounds of the density's, as in CSD's code
+
+
+@dataclass(frozen=True)
+class CSDConfig(MethodConfig):
+    dual: float = setting(3000.0, "first value of the multiplier lam", CODE, above=0)
+    dual_lr: float = setting(1e-4, "learning rate of log lam", CODE, above=0)
+    slack: float = setting(1e-6, "eps: the most of a kept constraint that counts", CODE, above=0)
+    scale: float = setting(10.0, "factor of the reward, not of the loss", CODE, above=0)
+    units_from: int = setting(
+        100_000,
+        "replayed states whose spread sets the units of all; 0: the environment's own units",
+        "ours; CSD's code: fixed values per robot",
+        low=0,
+    )
+
+    tuned: ClassVar[dict[str, dict[str, Setting]]] = {
+        "maze": {
+            "hidden": Setting(128, "as the other methods"),
+            "lr": Setting(1e-3, "as the other methods"),
+            "dual_lr": Setting(1e-3, "equal to lr, as in CSD's code"),
+            "units_from": Setting(0, "the maze's extent is known"),
+        },
+        "robots": {
+            "hidden": Setting(1024, "as the other methods; CSD's code: 512"),
+            "lr": Setting(1e-4, CODE),
+            "run.space": Setting("one-hot", CODE),
+            "run.skills": Setting(16, CODE),
+            "agent.n_step": Setting(1, "CSD's paper: adjacent states"),
+            "agent.one_skill": Setting(True, "CSD's paper: one skill per episode"),
+            "agent.hold": Setting(200, "CSD's code: episodes of 200 steps"),
+        },
+    }
+
+
+def relative_weights(log_std: Tensor) -> Tensor:
+    """Eq. 2: positive, with product 1 over the last axis."""
+    return (2 * (log_std.mean(-1, keepdim=True) - log_std)).exp()
+
+
+class CSD(Method):
+    name = "csd"
+    paper = "Park et al. 2023, controllability-aware unsupervised skill discovery"
+    config_class = CSDConfig
+    config: CSDConfig
+    spaces = (OneHot, Sphere)  # a box has no direction to move back along
+
+    def __init__(self, config: CSDConfig, space: SkillSpace, obs: ObsInfo) -> None:
+        super().__init__(c := config, space, obs)
+        self.units = Units(obs, c.units_from)
+        self.phi = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
+        self.density = MLP(obs.dim, c.hidden, c.hidden, 2 * obs.dim, init=c.init)
+        self.dual = Dual(c.dual, c.slack)
+
+    def optimizer(self) -> Adam:
+        c = self.config
+        return Adam([self.phi.flat, self.density.flat, self.dual.log], [c.lr, c.lr, c.dual_lr])
+
+    def embed(self, batch: Batch) -> Tensor:
+        """phi(s') - phi(s), (B, Z)."""
+        return displacement(self.phi, self.units(batch.obs), self.units(batch.next_obs))
+
+    def surprise(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """-log q(ds | s) and the distance d without gradient, each (B,)."""
+        state = self.units(batch.obs)
+        mean, log_std = self.density(state).chunk(2, -1)
+        log_std = log_std.clamp(*LOG_STD)
+        error = self.units(batch.next_obs) - state - mean
+        normal = (error / log_std.exp()).square() + math.log(2 * math.pi)
+        nll = (normal / 2 + log_std).sum(-1)  # Eq. 1
+        weighted = relative_weights(log_std.detach()) * error.detach().square()
+        return nll, weighted.mean(-1)  # Eq. 3
+
+    def loss(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
+        nll, distance = self.surprise(batch)
+        along = progress(features, self.space.direction(batch.skill))  # Eq. 4
+        gap = distance - features.square().mean(-1)  # Eq. 5
+        loss = self.dual(gap) - along.mean() + nll.mean()  # Eq. 6, 7, 1: each its own weights
+        metrics = {"nll": nll, "distance": distance, "gap": gap, "dual": self.dual.value}
+        return loss, {f"csd/{name}": value.detach() for name, value in metrics.items()}
+
+    def reward(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
+        if self.training:
+            self.units.observe(batch.obs)
+        along = progress(features, self.space.direction(batch.skill))  # Eq. 4
+        return self.config.scale * along, {"csd/progress": along}
+
+    def scores(self, batch: Batch) -> Tensor:
+        return cosines(self.space.direction(batch.skill), self.embed(batch))
+
+    def health(self, batch: Batch) -> Metrics:
+        return {"csd/cosine": self.scores(batch).diagonal().mean()}

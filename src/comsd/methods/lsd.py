@@ -1,0 +1,86 @@
+"""LSD: Lipschitz-constrained skill discovery (Park et al., ICLR 2022).
+
+    |phi(a) - phi(b)| <= |a - b|   for all states a, b                          Eq. 1
+    r = (phi(s') - phi(s)) . z                                                  Eq. 2
+    L = -mean r                                                                 Eq. 3
+
+Spectral normalisation of every layer of phi keeps Eq. 1, so that far along z means far in states.
+The units of the states decide what is far. Numbers are this file's; departures from paper and
+code: docs/methods/lsd.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from comsd.config import Setting, setting
+from comsd.methods.base import Method, MethodConfig
+from comsd.nets import Lipschitz, Units
+from comsd.skills import OneHot, SkillSpace, Sphere
+from comsd.terms import cosines, displacement, progress
+from comsd.types import Batch, Metrics, ObsInfo
+
+
+@dataclass(frozen=True)
+class LSDConfig(MethodConfig):
+    units_from: int = setting(
+        100_000,
+        "replayed states whose spread sets the units of all; 0: the environment's own units",
+        "ours; LSD's code: fixed values per robot",
+        low=0,
+    )
+
+    tuned: ClassVar[dict[str, dict[str, Setting]]] = {
+        "maze": {
+            "hidden": Setting(128, "as the other methods"),
+            "lr": Setting(1e-3, "as the other methods"),
+            "units_from": Setting(0, "the maze's extent is known"),
+        },
+        "robots": {
+            "hidden": Setting(1024, "LSD's code"),
+            "lr": Setting(1e-4, "METRA's code for LSD"),
+            "run.space": Setting("sphere", "METRA's code for LSD"),
+            "run.skills": Setting(4, "as METRA"),
+            "agent.n_step": Setting(1, "LSD's paper: adjacent states"),
+            "agent.one_skill": Setting(True, "LSD's paper: one skill per episode"),
+            "agent.hold": Setting(200, "LSD's code: episodes of 200 steps"),
+        },
+    }
+
+
+class LSD(Method):
+    name = "lsd"
+    paper = "Park et al. 2022, Lipschitz-constrained unsupervised skill discovery"
+    config_class = LSDConfig
+    spaces = (OneHot, Sphere)  # a box has no direction to move back along
+
+    def __init__(self, config: LSDConfig, space: SkillSpace, obs: ObsInfo) -> None:
+        super().__init__(c := config, space, obs)
+        self.units = Units(obs, c.units_from)
+        self.phi = Lipschitz(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)  # Eq. 1
+
+    def embed(self, batch: Batch) -> Tensor:
+        """phi(s') - phi(s), (B, Z)."""
+        return displacement(self.phi, self.units(batch.obs), self.units(batch.next_obs))
+
+    def loss(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
+        loss = -progress(features, self.space.direction(batch.skill)).mean()  # Eq. 3
+        self.phi.settle()
+        return loss, {"lsd/squared_step": features.detach().square().sum(-1)}
+
+    def reward(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
+        if self.training:
+            self.units.observe(batch.obs)
+        reward = progress(features, self.space.direction(batch.skill))  # Eq. 2
+        return reward, {"lsd/progress": reward}
+
+    def scores(self, batch: Batch) -> Tensor:
+        return cosines(self.space.direction(batch.skill), self.embed(batch))
+
+    def health(self, batch: Batch) -> Metrics:
+        moved = (self.units(batch.next_obs) - self.units(batch.obs)).norm(dim=-1)
+        slope = self.embed(batch).norm(dim=-1) / moved.clamp_min(1e-12)  # Eq. 1: at most 1
+        return {"lsd/cosine": self.scores(batch).diagonal().mean(), "lsd/slope": slope.mean()}
