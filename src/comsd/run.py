@@ -5,6 +5,7 @@ metrics.csv        a line every `log_every` steps
 tensorboard/       the same for TensorBoard, if asked for
 evaluations.csv    a line every `evaluate_every` steps
 checkpoints/       the two newest states, exact to the bit
+analysis/          what `comsd analyse` finds
 lock               held by the process that writes here
 """
 

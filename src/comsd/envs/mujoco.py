@@ -31,6 +31,7 @@ HORIZON = 1000  # control steps of every episode
 STATE = mujoco.mjtState.mjSTATE_INTEGRATION.value  # all that the next step depends on
 NO_ACTUATION = mujoco.mjtDisableBit.mjDSBL_ACTUATION.value
 NEW_STATE = mujoco.mjtStage.mjSTAGE_VEL.value  # positions and velocities are those after the step
+MOTION = ("qpos", "xpos", "xmat", "sensordata", "subtree_angmom")  # to draw it, height, speed, spin
 WARNINGS = list(mujoco.mjtWarning.__members__)
 UNSTABLE = [i for i, name in enumerate(WARNINGS) if "BAD" in name]
 
@@ -42,6 +43,7 @@ class Robot(ABC):
     substeps: ClassVar[int]  # physics steps per control step
     fields: ClassVar[tuple[str, ...]]  # of mjData, that observations and rewards need
     floor: ClassVar[tuple[str, float] | None] = None  # (geom, drawn half-length), if lengthened
+    spin_unit: ClassVar[str]
     tasks: dict[str, Reward]
 
     def __init__(self) -> None:
@@ -52,6 +54,7 @@ class Robot(ABC):
         with warnings.catch_warnings():  # the suite's cheetah asks for its mass in an old way
             warnings.filterwarnings("ignore", ".*settotalmass.*")
             self.model: mujoco.MjModel = spec.compile()
+        self.torso = self.body("torso")
 
     def edit(self, spec: mujoco.MjSpec) -> None:  # noqa: B027 (most need none)
         """Change the model before it is compiled."""
@@ -63,6 +66,18 @@ class Robot(ABC):
     @abstractmethod
     def observe(self, x: Readings) -> list[Doubles]:
         """The parts of an observation in their order, each (N, .)."""
+
+    def height(self, x: Readings) -> Doubles:
+        """Of the torso above the floor, in m."""
+        return x["xpos"][:, self.torso, 2]
+
+    @abstractmethod
+    def speed(self, x: Readings) -> Doubles:
+        """Forwards, in m/s."""
+
+    @abstractmethod
+    def spin(self, x: Readings) -> Doubles:
+        """How it turns, in `spin_unit`."""
 
     def body(self, name: str) -> int:
         return self.model.body(name).id
@@ -107,14 +122,17 @@ class RobotEnv:
 
     horizon = HORIZON
 
-    def __init__(self, robot: Robot, task: str | None, seeds: Sequence[int]) -> None:
+    def __init__(
+        self, robot: Robot, task: str | None, seeds: Sequence[int], also: Sequence[str] = ()
+    ) -> None:
+        """`also`: fields of mjData to read beside those that the robot needs."""
         self.robot, self.seeds = robot, list(seeds)
         self.num_envs = num_envs = len(seeds)
         self.reward_of = robot.tasks[task] if task else None
         self.title = f"{robot.name}_{task}" if task else robot.name
         self.batch = Batch(robot.model, num_envs, nthread=1, persistent=True)
         self.starts = [mujoco.MjData(robot.model) for _ in range(num_envs)]
-        self.readings = {name: self.batch.bind(name) for name in robot.fields}
+        self.readings = {name: self.batch.bind(name) for name in (*robot.fields, *also)}
         self.control = self.batch.bind("ctrl")
         low, high = robot.model.actuator_ctrlrange.astype(np.float32).T
         self.low, self.scale = low, (high - low) / np.float32(2)
