@@ -162,7 +162,8 @@ def test_config_shows_the_source_of_every_value(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("words", ["--help", "pretrain --help", "pretrain diayn --help",
                                    "evaluate --help", "resume --help", "config cic --help",
-                                   "methods --help"])  # fmt: skip
+                                   "methods --help", "analyse --help",
+                                   "doctor --help"])  # fmt: skip
 def test_help_is_everywhere(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = call(words, capsys)
     assert code == 0

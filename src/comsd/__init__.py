@@ -5,7 +5,8 @@
 >>> comsd.evaluate(run).metrics["occupancy_entropy"]
 """
 
-from comsd.api import Evaluation, combine, evaluate, finetune, load, pretrain, resume
+from comsd.analysis import Analysis
+from comsd.api import Evaluation, analyse, combine, evaluate, finetune, load, pretrain, resume
 from comsd.envs import make_task
 from comsd.errors import InputError, RunError
 from comsd.methods import METHODS, Method, MethodConfig
@@ -15,6 +16,7 @@ from comsd.types import Batch
 
 __all__ = [
     "METHODS",
+    "Analysis",
     "Batch",
     "Box",
     "Evaluation",
@@ -26,6 +28,7 @@ __all__ = [
     "RunError",
     "SkillSpace",
     "Sphere",
+    "analyse",
     "combine",
     "evaluate",
     "finetune",

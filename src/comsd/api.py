@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from comsd.adaptation import resolve_combine, resolve_finetune, resolve_scratch
+from comsd.analysis import Analysis, analyse_robot
 from comsd.config import resolve
+from comsd.errors import InputError
 from comsd.evaluation import evaluator
 from comsd.loop import prepare, readable_failures, train
 from comsd.plots import draw_skills
@@ -121,5 +123,29 @@ def evaluate(
     with readable_failures(opened):
         metrics = look.measure(opened.policy, greedy=greedy, random_start=random_start)
         return Evaluation(
-            metrics, look.measure(None, random_start=random_start), draw_skills(opened)
+            metrics, look.measure(None, random_start=random_start), draw_skills(opened, look)
         )
+
+
+def analyse(
+    run: Run | Path | str,
+    *,
+    sweep: str = "constant",
+    video: bool = False,
+    out: Path | str | None = None,
+    report: Callable[[str], None] = silent,
+) -> Analysis:
+    """Measure and draw a robot's skills one by one; everything goes to `out`, or RUN/analysis.
+
+    `sweep` is the one drawn as strips of poses and filmed; all of them are measured.
+    """
+    opened = run if isinstance(run, Run) else Run(run)
+    if "robots" not in opened.spec.families:
+        raise InputError(
+            f"analyse is for robots and {opened.path} is a run on {opened.spec.name}: "
+            f"`comsd evaluate {opened.path}` measures and draws its skills"
+        )
+    prepare(opened)
+    folder = opened.path / "analysis" if out is None else Path(out)
+    with readable_failures(opened):
+        return analyse_robot(opened, folder, sweep, video, report)

@@ -155,12 +155,17 @@ def write_file(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Replace a JSON file in one step."""
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file that is there whole or as it was before."""
     aside = path.with_name(path.name + ".tmp")
-    write_file(aside, (json.dumps(value, indent=1) + "\n").encode())
+    write_file(aside, content)
     aside.rename(path)
     flush(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace a JSON file in one step."""
+    replace_file(path, (json.dumps(value, indent=1) + "\n").encode())
 
 
 def save(folder: Path, step: int, state: dict[str, Any]) -> Path:

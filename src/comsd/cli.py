@@ -19,10 +19,13 @@ from rich.table import Table
 
 import comsd
 from comsd.adaptation import FinetuneSettings, resolve_combine, resolve_finetune, resolve_scratch
+from comsd.analysis import Analysis
 from comsd.config import Config, RunSettings, Settings, choose, resolve
+from comsd.doctor import examine
 from comsd.envs import ENVS, TASKS, env_spec
 from comsd.errors import InputError, Interrupted, RunError
 from comsd.evaluation import evaluator
+from comsd.evaluation.robots import MEAN_NEIGHBOURS, SWEEPS
 from comsd.methods import METHODS
 from comsd.reproduce import EXHIBITS, LocalExecutor, Plan, execute, exhibit, make_plan, write_report
 from comsd.run import Run
@@ -36,11 +39,13 @@ comsd: unsupervised skill discovery
   comsd combine RUN --task TASK ...    learn which skill to use when
   comsd resume RUN                     continue a run, exactly where it stopped
   comsd evaluate RUN [--json]          measure and draw what the skills do
+  comsd analyse RUN [--video]          a robot's skills one by one: tables, poses, video
   comsd reproduce EXHIBIT ...          all runs behind a table or figure of the paper, and a report
   comsd report DIR                     the report alone: our numbers beside the paper's
   comsd methods                        the methods
   comsd envs                           the environments and their tasks
   comsd config METHOD --env ENV        every setting, its value and its source
+  comsd doctor                         what works on this machine, and what to install
 
   comsd COMMAND --help                 what each option means
 """
@@ -360,6 +365,48 @@ def evaluate(words: list[str]) -> None:
     print(f"         {called()} config {settings.method} --env {settings.env}  # all settings")
 
 
+@dataclasses.dataclass(frozen=True)
+class AnalyseOptions:
+    run: Annotated[tyro.conf.Positional[Path], Arg(help="directory of the run")]
+    json: Annotated[bool, Arg(help="print JSON instead of tables")] = False
+    video: Annotated[bool, Arg(help="film the skills of the sweep")] = False
+    sweep: Annotated[str, Arg(help=f"what to draw and film: {', '.join(SWEEPS)}")] = "constant"
+    out: Annotated[Path | None, Arg(help="directory of the results [RUN/analysis]")] = None
+
+
+def analyse(words: list[str]) -> None:
+    types = {"--json": None, "--video": None, "--sweep": str, "--out": Path}
+    check_words(words, types, places=["RUN"])
+    options = tyro.cli(AnalyseOptions, prog="comsd analyse", args=words)
+    result = comsd.analyse(
+        options.run, sweep=options.sweep, video=options.video, out=options.out, report=say
+    )
+    if options.json:
+        print(json.dumps(result.to_json(), indent=1))
+    else:
+        show_analysis(result)
+
+
+def show_analysis(result: Analysis) -> None:
+    names = list(dict.fromkeys(row.sweep for row in result.skills))
+    table = Table("metric", *(f"{name} sweep" for name in names), box=box.SIMPLE)
+    for metric in ("akd_max", "akd_range", "akd_variance", f"ms_coverage{MEAN_NEIGHBOURS[0]}"):
+        figures = [f"{result.metrics[f'{metric}_{name}']:.3g}" for name in names]
+        table.add_row(metric.replace("_", " "), *figures)
+    show(table)
+    columns = ("sweep", "skill", "AKD", "torso height, m", "forward speed, m/s")
+    table = Table(*columns, f"spin, {result.spin_unit}", box=box.SIMPLE)
+    for name in names:
+        table.add_section()
+        for s in (row for row in result.skills if row.sweep == name):
+            values = (s.akd, s.height, s.speed, s.spin)
+            figures = [f"{round(x, 2) + 0.0:.2f}" for x in values]  # no -0.00
+            table.add_row(s.sweep, s.skill, *figures)
+    show(table)
+    for path in result.files.values():
+        print(f"written: {path}")
+
+
 # --- the paper's exhibits -------------------------------------------------------------------------
 
 
@@ -447,9 +494,20 @@ def envs(words: list[str]) -> None:
     show(table)
 
 
-def reject(words: list[str], command: str) -> None:
+def doctor(words: list[str]) -> None:
+    reject(words, "doctor", "says what works on this machine and what to install")
+    findings = examine()
+    table = Table("", "works", "found", "what to do", box=box.SIMPLE)
+    for f in findings:
+        table.add_row(f.what, "yes" if f.works else "no", f.found, "" if f.works else f.advice)
+    show(table)
+    if broken := [f.what for f in findings if f.essential and not f.works]:
+        raise RunError(f"comsd cannot work here: {', '.join(broken)}")
+
+
+def reject(words: list[str], command: str, does: str | None = None) -> None:
     if words and words[0] in ("-h", "--help"):
-        print(f"comsd {command}: lists all {command}; takes no options")
+        print(f"comsd {command}: {does or f'lists all {command}'}; takes no options")
         sys.exit(0)
     if words:
         raise InputError(f"{words[0]} is not an option: `comsd {command}` takes none")
@@ -469,11 +527,13 @@ COMMANDS = {
         combine,
         resume,
         evaluate,
+        analyse,
         reproduce,
         report,
         methods,
         envs,
         config,
+        doctor,
     )
 }
 

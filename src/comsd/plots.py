@@ -6,16 +6,16 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from comsd.evaluation import evaluator
+from comsd.evaluation import Evaluator
 from comsd.run import Run
 
 
-def draw_skills(run: Run) -> Path:
+def draw_skills(run: Run, look: Evaluator) -> Path:
     """Draw what each skill of a run does; returns the path of the picture."""
     settings = run.config.run
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot()
-    evaluator(run).draw(axes, run.policy)
+    look.draw(axes, run.policy)
     axes.set_title(
         f"{settings.method}, {settings.skills} skills, seed {settings.seed}", fontsize=10
     )

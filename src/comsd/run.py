@@ -6,6 +6,7 @@ tensorboard/       the same for TensorBoard, if asked for
 evaluations.csv    a line every `evaluate_every` steps
 checkpoints/       the two newest states, exact to the bit
 source/            policy and config of the run that is adapted, if this is an adaptation
+analysis/          what `comsd analyse` finds
 lock               held by the process that writes here
 """
 

@@ -31,6 +31,7 @@ HORIZON = 1000  # control steps of every episode
 STATE = mujoco.mjtState.mjSTATE_INTEGRATION.value  # all that the next step depends on
 NO_ACTUATION = mujoco.mjtDisableBit.mjDSBL_ACTUATION.value
 NEW_STATE = mujoco.mjtStage.mjSTAGE_VEL.value  # positions and velocities are those after the step
+MOTION = ("qpos", "xpos", "xmat", "sensordata", "subtree_angmom")  # to draw it, height, speed, spin
 WARNINGS = list(mujoco.mjtWarning.__members__)
 UNSTABLE = [i for i, name in enumerate(WARNINGS) if "BAD" in name]
 
@@ -43,6 +44,7 @@ class Robot(ABC):
     fields: ClassVar[tuple[str, ...]]  # of mjData, that observations and rewards need
     floor: ClassVar[tuple[str, float] | None] = None  # (geom, drawn half-length), if lengthened
     task_names: ClassVar[tuple[str, ...]]
+    spin_unit: ClassVar[str]
     tasks: dict[str, Reward]
 
     def __init__(self) -> None:
@@ -53,6 +55,7 @@ class Robot(ABC):
         with warnings.catch_warnings():  # the suite's cheetah asks for its mass in an old way
             warnings.filterwarnings("ignore", ".*settotalmass.*")
             self.model: mujoco.MjModel = spec.compile()
+        self.torso = self.body("torso")
 
     def edit(self, spec: mujoco.MjSpec) -> None:  # noqa: B027 (most need none)
         """Change the model before it is compiled."""
@@ -64,6 +67,18 @@ class Robot(ABC):
     @abstractmethod
     def observe(self, x: Readings) -> list[Doubles]:
         """The parts of an observation in their order, each (N, .)."""
+
+    def height(self, x: Readings) -> Doubles:
+        """Of the torso above the floor, in m."""
+        return x["xpos"][:, self.torso, 2]
+
+    @abstractmethod
+    def speed(self, x: Readings) -> Doubles:
+        """Forwards, in m/s."""
+
+    @abstractmethod
+    def spin(self, x: Readings) -> Doubles:
+        """How it turns, in `spin_unit`."""
 
     def body(self, name: str) -> int:
         return self.model.body(name).id
@@ -109,14 +124,17 @@ class RobotEnv:
     horizon = HORIZON
     repeat = 1
 
-    def __init__(self, robot: Robot, task: str | None, seeds: Sequence[int]) -> None:
+    def __init__(
+        self, robot: Robot, task: str | None, seeds: Sequence[int], also: Sequence[str] = ()
+    ) -> None:
+        """`also`: fields of mjData to read beside those that the robot needs."""
         self.robot, self.seeds = robot, list(seeds)
         self.num_envs = num_envs = len(seeds)
         self.reward_of = robot.tasks[task] if task else None
         self.title = f"{robot.name}_{task}" if task else robot.name
         self.batch = Batch(robot.model, num_envs, nthread=1, persistent=True)
         self.starts = [mujoco.MjData(robot.model) for _ in range(num_envs)]
-        self.readings = {name: self.batch.bind(name) for name in robot.fields}
+        self.readings = {name: self.batch.bind(name) for name in (*robot.fields, *also)}
         self.control = self.batch.bind("ctrl")
         low, high = robot.model.actuator_ctrlrange.astype(np.float32).T
         self.low, self.scale = low, (high - low) / np.float32(2)

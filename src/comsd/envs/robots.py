@@ -10,7 +10,7 @@ import numpy as np
 
 from comsd.envs.mujoco import Doubles, Readings, Robot, random_joints
 
-XX, XZ, ZZ = 0, 2, 8  # entries of a rotation matrix, row by row
+XX, XZ, ZX, ZZ = 0, 2, 6, 8  # entries of a rotation matrix, row by row
 
 
 def rises_to(goal: float, x: Doubles, margin: float, at_margin: float) -> Doubles:
@@ -22,9 +22,10 @@ def rises_to(goal: float, x: Doubles, margin: float, at_margin: float) -> Double
 class Planar(Robot):
     """Moves in the x-z plane; its speed and its spin are those of the whole body."""
 
+    spin_unit = "kg m²/s"
+
     def __init__(self) -> None:
         super().__init__()
-        self.torso = self.body("torso")
         self.velocity = self.sensor("torso_subtreelinvel")
 
     def speed(self, x: Readings) -> Doubles:
@@ -139,14 +140,15 @@ class Quadruped(Robot):
     substeps = 4
     fields = ("qpos", "qvel", "act", "xmat", "sensordata")
     floor = ("floor", 100)
+    spin_unit = "rad/s"
 
     def __init__(self) -> None:
         super().__init__()
-        self.torso = self.body("torso")
         kinds = mujoco.mjtSensor
         self.imu = self.numbers(kinds.mjSENS_ACCELEROMETER, kinds.mjSENS_GYRO)
         self.toes = self.numbers(kinds.mjSENS_FORCE, kinds.mjSENS_TORQUE)
         self.velocity = self.numbers(kinds.mjSENS_VELOCIMETER)
+        self.gyro = self.numbers(kinds.mjSENS_GYRO)
         self.centre = self.sensor("center_of_mass")
         hinges = self.model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE.value
         self.angles, self.rates = self.model.jnt_qposadr[hinges], self.model.jnt_dofadr[hinges]
@@ -154,7 +156,7 @@ class Quadruped(Robot):
             "stand": self.upright,
             "walk": lambda x: self.upright(x) * rises_to(0.5, self.speed(x), 0.5, 0.5),
             "run": lambda x: self.upright(x) * rises_to(5, self.speed(x), 5, 0.5),
-            "jump": lambda x: self.upright(x) * rises_to(1, self.height(x), 1, 0.5),
+            "jump": lambda x: self.upright(x) * rises_to(1, self.centre_height(x), 1, 0.5),
         }
 
     def edit(self, spec: mujoco.MjSpec) -> None:
@@ -201,9 +203,15 @@ class Quadruped(Robot):
         ]
 
     def speed(self, x: Readings) -> Doubles:
+        """Along the torso's own axis, whichever way it faces."""
         return x["sensordata"][:, self.velocity[0]]
 
-    def height(self, x: Readings) -> Doubles:
+    def spin(self, x: Readings) -> Doubles:
+        """About the vertical, positive to the left; the gyro turns with the torso."""
+        vertical = x["xmat"][:, self.torso, ZX:]  # in the torso's frame
+        return (vertical * x["sensordata"].take(self.gyro, 1)).sum(1)
+
+    def centre_height(self, x: Readings) -> Doubles:
         return x["sensordata"][:, self.centre + 2]
 
     def upright(self, x: Readings) -> Doubles:

@@ -9,7 +9,8 @@ One roll-out per skill with mean actions, all from the same start.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from comsd.envs import robot
-from comsd.envs.mujoco import HORIZON, RobotEnv
+from comsd.envs.base import Array
+from comsd.envs.mujoco import HORIZON, MOTION, Doubles, RobotEnv
 from comsd.errors import InputError
 from comsd.evaluation.base import Stopped, never
 from comsd.learners.base import Learner, Policy
@@ -83,6 +85,17 @@ def identification(features: NDArray[np.float64]) -> float:
     return hits / (skills * rollouts)
 
 
+@dataclass(frozen=True)
+class Motion:
+    """What a robot does under each of some skills, step by step."""
+
+    states: States  # (skills, time, O)
+    qpos: Doubles  # (skills, time, .)
+    height: Doubles  # (skills, time), as the next two
+    speed: Doubles
+    spin: Doubles
+
+
 class RobotEvaluator:
     meanings: ClassVar[dict[str, str]] = {
         **{
@@ -121,6 +134,7 @@ class RobotEvaluator:
         self.stopped = never
         self.seed = int(run.seeds()[3].generate_state(1)[0])  # apart from all training
         self.bounds: dict[str, float] = {}
+        self.seen: dict[Policy | None, dict[str, States]] = {}
 
     def roll_out(
         self,
@@ -131,11 +145,26 @@ class RobotEvaluator:
     ) -> States:
         """The states after each step, (skills, length, O); without a policy, random actions."""
         env = RobotEnv(self.robot, None, seeds)
+        return np.stack(list(self.steps(env, policy, skills, length)), 1)
+
+    def watch(self, policy: Policy, skills: Tensor) -> Motion:
+        """The roll-outs of a sweep with all that is needed to draw and to describe them."""
+        env = RobotEnv(self.robot, None, [0] * len(skills), also=MOTION)
+        robot, x = self.robot, env.readings
+        rows = [
+            (obs, x["qpos"].copy(), robot.height(x).copy(), robot.speed(x).copy(), robot.spin(x))
+            for obs in self.steps(env, policy, skills, HORIZON)
+        ]
+        return Motion(*(np.stack(column, 1) for column in zip(*rows, strict=True)))
+
+    def steps(
+        self, env: RobotEnv, policy: Policy | None, skills: Tensor, length: int
+    ) -> Iterator[Array]:
+        """The observations after each step."""
         play = policy.player(skills, None) if policy else None
         rng = np.random.default_rng(self.seed)
         obs = env.reset()
-        states = np.empty((len(skills), length, env.obs_dim), np.float32)
-        for t in range(length):
+        for _ in range(length):
             if self.stopped():
                 raise Stopped
             if play is not None:
@@ -143,11 +172,20 @@ class RobotEvaluator:
             else:
                 action = rng.uniform(-1, 1, (len(skills), env.action_dim)).astype(np.float32)
             obs = env.step(action).obs
-            states[:, t] = obs
-        return states
+            yield obs
 
-    def sweep(self, policy: Policy | None, name: str, skills: Tensor) -> dict[str, float]:
-        states = self.roll_out(policy, skills, [0] * len(skills))
+    def swept(self, policy: Policy | None) -> dict[str, States]:
+        """The states of every sweep, rolled out once for a policy that does not learn."""
+        if policy not in self.seen:
+            self.seen[policy] = {
+                name: self.roll_out(policy, skills, [0] * len(skills))
+                for name, skills in sweeps(self.space).items()
+            }
+        return self.seen[policy]
+
+    @staticmethod
+    def figures(name: str, states: States) -> dict[str, float]:
+        """The metrics of one sweep."""
         activity = akd(states)
         return {
             f"akd_max_{name}": float(activity.max()),
@@ -161,7 +199,8 @@ class RobotEvaluator:
         name, skills = list(sweeps(self.space).items())[-2]  # the flag's, where there is one
         self.stopped = stopped
         try:
-            return self.sweep(policy, name, skills) | self.held_out(policy, method)
+            states = self.roll_out(policy, skills, [0] * len(skills))
+            return self.figures(name, states) | self.held_out(policy, method)
         except Stopped:
             return None
         finally:
@@ -209,8 +248,8 @@ class RobotEvaluator:
         if options.get("random_start"):
             raise InputError("random_start is for mazes; robots always start anew")
         metrics: dict[str, float] = {}
-        for name, skills in sweeps(self.space).items():
-            metrics |= self.sweep(policy, name, skills)
+        for name, states in self.swept(policy).items():
+            metrics |= self.figures(name, states)
         return metrics | {"identification": self.identify(policy)}
 
     def identify(self, policy: Policy | None) -> float:
@@ -226,8 +265,8 @@ class RobotEvaluator:
 
     def draw(self, axes: Axes, policy: Policy) -> None:
         """AKD along each sweep."""
-        for name, skills in sweeps(self.space).items():
-            values = akd(self.roll_out(policy, skills, [0] * len(skills)))
+        for name, states in self.swept(policy).items():
+            values = akd(states)
             if name == "random":
                 values = np.sort(values)[::-1]
             position = np.linspace(0, 1, len(values))

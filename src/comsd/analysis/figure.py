@@ -1,0 +1,107 @@
+"""The paper's figure of behaviours for one run: activity of each skill, and how far apart they are.
+
+Bars of AKD per skill and sweep above; their maximum, range and variance, the MS-coverage and the
+mean states below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from comsd.envs.mujoco import Doubles
+
+COLOURS = {"constant": "#3b6ea8", "flag": "#e1812c", "random": "#6b9f4b"}
+MARKERS = {"constant": "o", "flag": "s", "random": "^"}
+AXIS = {"c =": "c of the skill (c, ..., c)", "z1 =": "first coordinate of the skill, others 0.5"}
+
+
+@dataclass(frozen=True)
+class SweepFigures:
+    """What is drawn of one sweep."""
+
+    labels: list[str]
+    akd: Doubles  # (skills,)
+    means: Doubles  # (skills, O): the mean states
+    summary: dict[str, float]  # AKD max, range, variance, MS-coverage
+
+
+def draw_analysis(sweeps: dict[str, SweepFigures], title: str) -> Figure:
+    figure = Figure(figsize=(12, 6.2), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+    figure.suptitle(title, fontsize=12, x=0.012, ha="left")
+    rows = figure.add_gridspec(2, 1, height_ratios=(1, 1.15))
+    upper, lower = figure.add_subfigure(rows[0]), figure.add_subfigure(rows[1])
+    panels = upper.subplots(1, len(sweeps), sharey=True, squeeze=False)[0]
+    for axes, (name, sweep) in zip(panels, sweeps.items(), strict=True):
+        draw_activity(axes, name, sweep)
+    panels[0].set_ylabel("AKD: how active the skill is")
+    summaries = list(next(iter(sweeps.values())).summary)
+    *bars, scatter = lower.subplots(
+        1, len(summaries) + 1, width_ratios=[1] * len(summaries) + [2.4], squeeze=False
+    )[0]
+    for axes, summary in zip(bars, summaries, strict=True):
+        draw_summary(axes, summary, {name: s.summary[summary] for name, s in sweeps.items()})
+    draw_means(scatter, sweeps)
+    for axes in (*panels, *bars, scatter):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=8)
+    return figure
+
+
+def draw_activity(axes: Axes, name: str, sweep: SweepFigures) -> None:
+    """One bar per skill. Random skills have no order: the most active first."""
+    order = np.argsort(-sweep.akd) if name == "random" else np.arange(len(sweep.akd))
+    at = np.arange(len(order))
+    axes.bar(at, sweep.akd[order], color=COLOURS[name], width=0.75)
+    shared = common_start(sweep.labels)
+    axes.set_xticks(at, [sweep.labels[i].removeprefix(shared) for i in order])
+    axes.set_xlabel(AXIS.get(shared.strip(), "skill"), fontsize=9)
+    axes.set_title(f"{name} sweep", fontsize=10)
+
+
+def common_start(labels: list[str]) -> str:
+    """What all labels begin with, up to their last space: `c = ` of `c = 0.1`, `c = 0.2`."""
+    starts = {label[: label.rfind(" ") + 1] for label in labels}
+    return starts.pop() if len(starts) == 1 else ""
+
+
+def draw_summary(axes: Axes, title: str, values: dict[str, float]) -> None:
+    names = list(values)
+    bars = axes.bar(names, list(values.values()), color=[COLOURS[n] for n in names], width=0.7)
+    axes.bar_label(bars, fmt="%.3g", fontsize=8, padding=2)
+    axes.margins(y=0.12)
+    axes.set_title(title, fontsize=10)
+    axes.set_xticks(range(len(names)), names, rotation=35, ha="right", rotation_mode="anchor")
+
+
+def draw_means(axes: Axes, sweeps: dict[str, SweepFigures]) -> None:
+    """The mean states in the plane in which they differ most; larger means more active."""
+    means = np.concatenate([sweep.means for sweep in sweeps.values()])
+    centred = means - means.mean(0)
+    _, strength, directions = np.linalg.svd(centred, full_matrices=False)
+    share = strength**2 / max((strength**2).sum(), 1e-12)
+    most = max(sweep.akd.max() for sweep in sweeps.values()) + 1e-12
+    for name, sweep in sweeps.items():
+        x, y = ((sweep.means - means.mean(0)) @ directions[:2].T).T
+        axes.scatter(
+            x,
+            y,
+            s=18 + 110 * sweep.akd / most,
+            marker=MARKERS[name],
+            color=COLOURS[name],
+            edgecolors="white",
+            linewidths=0.7,
+            alpha=0.85,
+            label=name,
+        )
+    axes.set_title("mean states, larger = more active", fontsize=10)
+    axes.set_xlabel(f"first component ({share[0]:.0%} of variance)", fontsize=9)
+    axes.set_ylabel(f"second ({share[1]:.0%})", fontsize=9)
+    legend = axes.legend(frameon=False, fontsize=8, markerscale=0.8)
+    for handle in legend.legend_handles:
+        if handle is not None:
+            handle.set(sizes=[40])

@@ -1,0 +1,150 @@
+"""Robots drawn from the positions of their geoms, without OpenGL.
+
+Every geom becomes the outline it has when looked at from afar: a capsule a stadium, a sphere or an
+ellipsoid an ellipse. Planar robots are seen from the side, x to the right and z up; the others
+from the side and a little above.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import mujoco
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgb
+
+from comsd.envs.mujoco import Doubles, Robot
+from comsd.envs.robots import Planar
+
+NEAR, FAR = "#34495e", "#b3c0cc"  # limbs on this and on the other side
+TORSO = "#e1812c"
+EDGE, GROUND, SHADOW = "white", "#8a8f94", "#e9ebed"
+ROUND = np.linspace(0, 2 * np.pi, 32, endpoint=False)
+CIRCLE = np.stack([np.cos(ROUND), np.sin(ROUND)], 1)
+SHADOW_RADIUS = 0.45  # m
+
+LONG = (mujoco.mjtGeom.mjGEOM_CAPSULE.value, mujoco.mjtGeom.mjGEOM_CYLINDER.value)
+BALL = mujoco.mjtGeom.mjGEOM_SPHERE.value
+
+
+@dataclass(frozen=True)
+class View:
+    """A parallel projection, its eye turned to the left of the y axis and raised; in degrees."""
+
+    turned: float = 0
+    raised: float = 0
+
+    @cached_property
+    def axes(self) -> Doubles:
+        """(3, 3): rightwards, upwards and away from the eye."""
+        a, e = np.radians([self.turned, self.raised])
+        right = [np.cos(a), np.sin(a), 0]
+        up = [-np.sin(a) * np.sin(e), np.cos(a) * np.sin(e), np.cos(e)]
+        away = [-np.sin(a) * np.cos(e), np.cos(a) * np.cos(e), -np.sin(e)]
+        return np.array([right, up, away])
+
+
+SIDE, OBLIQUE = View(), View(turned=25, raised=20)
+
+
+def view_of(robot: Robot) -> View:
+    return SIDE if isinstance(robot, Planar) else OBLIQUE
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What is seen of one geom."""
+
+    points: Doubles  # (P, 2)
+    depth: float  # of its centre
+    torso: bool
+
+
+class Puppet:
+    """A robot that takes any pose, only to be looked at."""
+
+    def __init__(self, robot: Robot) -> None:
+        self.model, self.view = robot.model, view_of(robot)
+        self.data = mujoco.MjData(robot.model)
+        self.geoms = np.flatnonzero(self.model.geom_bodyid > 0).tolist()  # all but the floor
+        self.torso = robot.torso
+
+    def ends(self, geom: int) -> Doubles:
+        """(2, 3): where the axis of a capsule ends; the centre twice if it has none."""
+        size, centre = self.model.geom_size[geom], self.data.geom_xpos[geom]
+        half = size[1] if self.model.geom_type[geom] in LONG else 0
+        axis = self.data.geom_xmat[geom].reshape(3, 3)[:, 2]
+        return np.stack([centre - half * axis, centre + half * axis])
+
+    def take(self, qpos: Doubles) -> None:
+        self.data.qpos[:] = qpos
+        mujoco.mj_kinematics(self.model, self.data)
+        mujoco.mj_comPos(self.model, self.data)
+
+    def pose(self, qpos: Doubles) -> list[Outline]:
+        """Outlines from far to near, around the place on the floor under the centre of mass."""
+        self.take(qpos)
+        here = self.data.subtree_com[0] * [1, 1, 0]
+        outlines = [self.outline(geom, here) for geom in self.geoms]
+        return sorted(outlines, key=lambda o: -o.depth)
+
+    def outline(self, geom: int, here: Doubles) -> Outline:
+        size, kind = self.model.geom_size[geom], self.model.geom_type[geom]
+        plane = self.view.axes[:2]
+        ends = self.ends(geom) - here
+        first, last = ends @ plane.T
+        if kind in LONG or kind == BALL:
+            points = stadium(first, last, size[0])
+        else:
+            rotation = self.data.geom_xmat[geom].reshape(3, 3)
+            points = first + ellipse(plane @ rotation * size)
+        depth = float(ends.mean(0) @ self.view.axes[2])
+        return Outline(points, depth, bool(self.model.geom_bodyid[geom] == self.torso))
+
+
+def stadium(first: Doubles, last: Doubles, radius: float) -> Doubles:
+    """Around a line from first to last, (2,) each: half a circle at either end."""
+    direction = last - first
+    ahead = CIRCLE @ direction >= 0
+    return first + np.where(ahead[:, None], direction, 0) + radius * CIRCLE
+
+
+def ellipse(shape: Doubles) -> Doubles:
+    """The outline of {shape u, |u| = 1}, shape (2, 3): an ellipsoid seen from afar."""
+    squares, axes = np.linalg.eigh(shape @ shape.T)
+    return CIRCLE * np.sqrt(squares) @ axes.T
+
+
+def colours(pose: list[Outline]) -> list[tuple[float, ...]]:
+    """The torso in its own colour, limbs the lighter the farther they are."""
+    depths = np.array([o.depth for o in pose])
+    reach = max(np.abs(depths).max(), 1e-3)
+    near, far = np.array(to_rgb(NEAR)), np.array(to_rgb(FAR))
+    mix = 0.5 + 0.5 * depths / reach if np.ptp(depths) > 1e-3 else np.zeros(len(pose))
+    return [
+        to_rgb(TORSO) if o.torso else tuple(near + m * (far - near))
+        for o, m in zip(pose, mix, strict=True)
+    ]
+
+
+def extent(poses: list[list[Outline]]) -> tuple[Doubles, Doubles]:
+    """(least, greatest) coordinates of many poses."""
+    points = np.concatenate([o.points for pose in poses for o in pose])
+    return points.min(0), points.max(0)
+
+
+def draw_pose(axes: Axes, pose: list[Outline], at: tuple[float, float]) -> None:
+    shapes = [o.points + at for o in pose]
+    axes.add_collection(
+        PolyCollection(shapes, facecolors=colours(pose), edgecolors=EDGE, linewidths=0.5)
+    )
+
+
+def draw_shadow(axes: Axes, view: View, at: tuple[float, float]) -> None:
+    """A disc on the floor: without it nobody sees how high a robot is."""
+    disc = np.concatenate([SHADOW_RADIUS * CIRCLE, np.zeros((len(CIRCLE), 1))], 1)
+    shape = disc @ view.axes[:2].T + at
+    axes.add_collection(PolyCollection([shape], facecolors=SHADOW, edgecolors="none", zorder=0))

@@ -1,0 +1,93 @@
+"""The process that renders: poses in, a film out. Started by `video.py` with MUJOCO_GL set."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from comsd.envs import robot
+from comsd.envs.mujoco import Doubles, Robot
+from comsd.envs.robots import Planar
+
+Pixels = NDArray[np.uint8]  # (height, width, 3)
+
+CELL = 240  # pixels of a skill's side
+GAP = 4  # white between them
+TEXT = 15
+
+
+def grid(pictures: Sequence[Pixels], labels: Sequence[str]) -> Pixels:
+    """Pictures of one size in rows of about as many as there are rows, each with its label."""
+    height, width = pictures[0].shape[:2]
+    columns = math.ceil(math.sqrt(len(pictures)))
+    rows = math.ceil(len(pictures) / columns)
+    size = (columns * (width + GAP) - GAP, rows * (height + GAP) - GAP)
+    # Video codecs want even sides.
+    sheet = Image.new("RGB", (size[0] + size[0] % 2, size[1] + size[1] % 2), "white")
+    pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(TEXT)
+    for i, (picture, label) in enumerate(zip(pictures, labels, strict=True)):
+        corner = (i % columns * (width + GAP), i // columns * (height + GAP))
+        sheet.paste(Image.fromarray(picture), corner)
+        at = (corner[0] + 6, corner[1] + 4)
+        pen.text(at, label, "white", font, stroke_width=2, stroke_fill="black")
+    return np.asarray(sheet)
+
+
+def following(robot: Robot) -> mujoco.MjvCamera:
+    """An eye that goes along with the torso: from the side, or from the side and above."""
+    camera = mujoco.MjvCamera()
+    camera.type, camera.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING.value, robot.torso
+    planar = isinstance(robot, Planar)
+    camera.azimuth, camera.elevation, camera.distance = (90, -12, 3) if planar else (115, -25, 4.2)
+    return camera
+
+
+def pictures(robot: Robot, qpos: Doubles) -> Iterator[list[Pixels]]:
+    """For each moment the pictures of all skills; qpos (skills, time, .)."""
+    data = mujoco.MjData(robot.model)
+    camera = following(robot)
+    robot.model.geom_size[robot.model.geom_bodyid == 0, :2] = 0  # a floor drawn without end
+    with mujoco.Renderer(robot.model, CELL, CELL) as renderer:
+        for costly in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
+            renderer.scene.flags[costly] = 0  # without a GPU they take most of the time
+        for moment in qpos.swapaxes(0, 1):
+            seen = []
+            for pose in moment:
+                data.qpos[:] = pose
+                mujoco.mj_forward(robot.model, data)
+                renderer.update_scene(data, camera)
+                seen.append(renderer.render().copy())
+            yield seen
+
+
+def write(film: Path, frames: Iterator[Pixels], fps: int) -> None:
+    """An mp4 by imageio's ffmpeg, a GIF by Pillow."""
+    if film.suffix == ".mp4":
+        import imageio.v2 as imageio
+
+        writer: Any
+        with imageio.get_writer(film, fps=fps, macro_block_size=1) as writer:
+            for frame in frames:
+                writer.append_data(frame)
+        return
+    first, *others = [Image.fromarray(frame).quantize(64) for frame in frames]
+    first.save(film, save_all=True, append_images=others, duration=round(1000 / fps), loop=0)
+
+
+def main(name: str, qpos: str, labels: str, fps: str, film: str) -> None:
+    names = json.loads(Path(labels).read_text())
+    poses: Doubles = np.load(qpos)
+    write(Path(film), (grid(row, names) for row in pictures(robot(name), poses)), int(fps))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
