@@ -336,11 +336,23 @@ class Standardise(nn.Module):
 
 
 class Adam:
-    """Adam over a few flat parameters: torch's fused kernel without the optimiser around it."""
+    """Adam over a few flat parameters: torch's fused kernel without the optimiser around it.
 
-    def __init__(self, params: Iterable[nn.Parameter], lr: float, eps: float = 1e-8) -> None:
+    lr: one rate for all parameters, or a rate for each. Adam treats every number by itself, so one
+    optimiser with several rates takes the same steps as several optimisers.
+    """
+
+    def __init__(
+        self, params: Iterable[nn.Parameter], lr: float | Sequence[float], eps: float = 1e-8
+    ) -> None:
         self.params: list[Tensor] = list(params)
-        self.lr, self.eps = lr, eps
+        rates = [lr] * len(self.params) if isinstance(lr, float | int) else list(lr)
+        assert len(rates) == len(self.params), "as many learning rates as parameters"
+        self.eps = eps
+        self.groups = [  # (rate, which parameters have it)
+            (rate, [i for i, own in enumerate(rates) if own == rate])
+            for rate in dict.fromkeys(rates)
+        ]
         self.mean = [torch.zeros_like(p) for p in self.params]
         self.square = [torch.zeros_like(p) for p in self.params]
         self.count = torch.zeros((), device=self.params[0].device)
@@ -353,21 +365,22 @@ class Adam:
     def step(self, grads: list[Tensor]) -> None:
         """One step along given gradients."""
         self.count += 1
-        torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
-            self.params,
-            grads,
-            self.mean,
-            self.square,
-            [],
-            [self.count] * len(grads),
-            lr=self.lr,
-            beta1=0.9,
-            beta2=0.999,
-            weight_decay=0.0,
-            eps=self.eps,
-            amsgrad=False,
-            maximize=False,
-        )
+        for rate, members in self.groups:
+            torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
+                [self.params[i] for i in members],
+                [grads[i] for i in members],
+                [self.mean[i] for i in members],
+                [self.square[i] for i in members],
+                [],
+                [self.count] * len(members),
+                lr=rate,
+                beta1=0.9,
+                beta2=0.999,
+                weight_decay=0.0,
+                eps=self.eps,
+                amsgrad=False,
+                maximize=False,
+            )
 
     def state_dict(self) -> dict[str, list[Tensor]]:
         return {"mean": self.mean, "square": self.square, "count": [self.count]}

@@ -123,6 +123,9 @@ class OffPolicyLearner:
         return self.replay.sample(c.batch_size, c.n_step, c.discount, drawn, one_skill=c.one_skill)
 
     def update(self, batch: Batch) -> Metrics:
+        if self.optimizer:
+            for _ in range(self.config.representation_steps - 1):
+                self.learn(self.sample("replay"), self.optimizer)
         reward, metrics = self.learn(batch, self.optimizer)  # representation and its reward
         metrics |= self.agent.update(batch, reward, self.noise)  # critic, actor, target
         self.check(metrics)

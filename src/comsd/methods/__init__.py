@@ -6,7 +6,8 @@ from comsd.methods.cic import CIC
 from comsd.methods.comsd import ComSD
 from comsd.methods.dads import DADS
 from comsd.methods.diayn import DIAYN
+from comsd.methods.smm import SMM
 
-METHODS: dict[str, type[Method]] = {m.name: m for m in (ComSD, CIC, DIAYN, DADS, BeCL)}
+METHODS: dict[str, type[Method]] = {m.name: m for m in (ComSD, CIC, DIAYN, DADS, BeCL, SMM)}
 
 __all__ = ["METHODS", "Method", "MethodConfig"]
