@@ -173,6 +173,21 @@ def test_adam_equals_torch() -> None:
     torch.testing.assert_close(mine, theirs)
 
 
+def test_adam_with_a_rate_per_parameter_equals_several_optimisers() -> None:
+    torch.manual_seed(0)
+    start, rates = torch.randn(3, 10), [0.1, 0.01, 0.1]
+    together, apart = ([torch.nn.Parameter(row.clone()) for row in start] for _ in range(2))
+    one = Adam(together, rates)
+    several = [Adam([p], rate) for p, rate in zip(apart, rates, strict=True)]
+    for _ in range(5):
+        one.descend(sum((p.pow(4).sum() for p in together), torch.zeros(())))
+        for optimizer, p in zip(several, apart, strict=True):
+            optimizer.descend(p.pow(4).sum())
+    assert all(map(torch.equal, together, apart))
+    with pytest.raises(AssertionError, match="as many learning rates as parameters"):
+        Adam(together, [0.1, 0.2])
+
+
 def test_with_gradient_scales_and_skips() -> None:
     x, fixed = torch.ones(3, requires_grad=True), torch.ones(3)
     loss = with_gradient(torch.tensor(5.0), (x, torch.tensor([1.0, 2.0, 3.0])), (fixed, fixed))

@@ -108,8 +108,8 @@ class DADS(Method):
         log_q = features / (-2 * self.config.variance)  # Eq. 1
         error = self.own(batch, features)
         own = error / (-2 * self.config.variance)
-        if self.config.conditioned:
-            ratios = (log_q - own[:, None]).clamp(-RATIO_BOUND, RATIO_BOUND)
-            log_q = own[:, None] + ratios
+        if self.config.conditioned:  # bounded ratios to the own skill, whose own is then 0
+            log_q = (log_q - own[:, None]).clamp(-RATIO_BOUND, RATIO_BOUND)
+            own = torch.zeros_like(own)
         log_mean = log_q.logsumexp(-1) - math.log(log_q.shape[1])  # no underflow far away
         return own - log_mean, {"dads/squared_error": error.mean()}  # Eq. 3
