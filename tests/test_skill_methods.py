@@ -23,6 +23,7 @@ from comsd.methods.smm import SMM, SMMConfig
 from comsd.nets import MLP
 from comsd.run import Run
 from comsd.skills import Box, OneHot, SkillSpace
+from comsd.terms import chance
 from comsd.types import Batch, ObsInfo
 from conftest import make_batch, make_method
 from processes import SMALL
@@ -85,7 +86,7 @@ def test_diayn_scores_are_log_q_of_every_skill_in_every_state() -> None:
 
 def smm(**values: Any) -> SMM:
     """K = 2, two numbers of state: x has four. It reconstructs zeros; d(z | s) is 3/4, 1/4."""
-    config = SMMConfig(**({"hidden": 16, "vae_hidden": 16, "code": 3} | values))
+    config = SMMConfig(hidden=16, vae_hidden=16, code=3, **values)
     method = SMM(config, OneHot(2), ObsInfo(2, torch.zeros(2), torch.ones(2)))
     answer(method.encoder, [0.0] * 6)
     answer(method.decoder, [0.0] * 4)
@@ -319,6 +320,12 @@ def test_a_run_in_two_parts_equals_one_in_one(name: str, tmp_path: Path) -> None
     assert whole.optimizer is not None
     assert parts.optimizer is not None
     assert all(map(torch.equal, whole.optimizer.mean, parts.optimizer.mean))
+
+
+def test_chance_of_finding_the_own_skill() -> None:
+    """Two rows of one skill, one of another: 4/9 + 1/9; all distinct: 1/B."""
+    assert chance(torch.eye(3)[[0, 2, 0]]).item() == pytest.approx(5 / 9)
+    assert chance(torch.rand(8, 2)).item() == pytest.approx(1 / 8)
 
 
 @pytest.mark.usefixtures("no_evaluation")

@@ -19,7 +19,7 @@ from comsd.learners.base import random_state, restore_random
 from comsd.methods.base import Method
 from comsd.replay import Layout, Replay
 from comsd.skills import SkillSpace
-from comsd.terms import retrieval
+from comsd.terms import chance, retrieval
 from comsd.types import Batch, Metrics
 
 CHECKED = 64  # updates between looks at all weights
@@ -149,7 +149,7 @@ class OffPolicyLearner:
         metrics = self.method.health(batch)
         if (scores := self.method.scores(batch)) is not None:
             metrics["health/retrieval"] = retrieval(scores, batch.skill)
-            metrics["health/chance"] = torch.tensor(1 / len(scores))
+            metrics["health/chance"] = chance(batch.skill)
         self.method.train()
         return metrics
 
