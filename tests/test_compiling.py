@@ -11,20 +11,31 @@ import torch
 from comsd import compiling
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.methods import METHODS
-from comsd.skills import Box
+from comsd.skills import Box, OneHot, SkillSpace
 from comsd.types import ObsInfo
 from test_ddpg import OBS, batch_of
 
+CASES: dict[str, tuple[str, SkillSpace, dict[str, Any]]] = {
+    "comsd": ("comsd", Box(3), {"k": 4}),
+    "cic": ("cic", Box(3), {"k": 4}),
+    "diayn": ("diayn", OneHot(3), {}),
+    "dads": ("dads", Box(3), {"alternatives": 12}),
+    "dads-one-hot": ("dads", OneHot(3), {}),
+    "becl": ("becl", OneHot(3), {}),
+    "smm": ("smm", OneHot(3), {"code": 4}),
+    "metra": ("metra", Box(3), {}),
+    "lsd": ("lsd", Box(3), {}),
+    "csd": ("csd", Box(3), {}),
+}
 
-def run(method_name: str, compiled: bool, updates: int) -> list[torch.Tensor]:
+
+def run(case: str, compiled: bool, updates: int) -> list[torch.Tensor]:
     torch.manual_seed(0)
-    space, info = Box(3), ObsInfo(4, OBS.mean, OBS.std)
+    name, space, values = CASES[case]
+    info = ObsInfo(4, OBS.mean, OBS.std)
     agent = DDPG(DDPGConfig(hidden=16), space, info, 2)
-    kind = METHODS[method_name]
-    few: dict[str, Any] = (
-        {"k": 4} if hasattr(kind.config_class, "k") else {}
-    )  # neighbours, in a small batch
-    method = kind(kind.config_class(hidden=16, **few), space, info)
+    kind = METHODS[name]
+    method = kind(kind.config_class(hidden=16, **values), space, info)
     optimizer, generator = method.optimizer(), torch.Generator().manual_seed(0)
     learn: Callable[..., Any] = method.learn
     if compiled:
@@ -33,11 +44,12 @@ def run(method_name: str, compiled: bool, updates: int) -> list[torch.Tensor]:
     for i in range(updates):
         with torch._dynamo.config.patch(error_on_recompile=compiled and i > 0):
             batch = batch_of(32)._replace(reward=torch.full((32,), float(i)))
+            batch = batch._replace(skill=space.decode(2 * batch.skill - 1))
             agent.update(batch, learn(batch, optimizer)[0], generator)
     return [*agent.state_dict().values(), *method.state_dict().values()]
 
 
-@pytest.mark.parametrize("name", ["comsd", "cic", "metra", "lsd", "csd"])
+@pytest.mark.parametrize("name", CASES)
 def test_one_graph_each_no_recompiles_and_the_same_numbers(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,25 @@ def test_decoding_of_a_controllers_action() -> None:
     assert Sphere(2).decode(torch.tensor([[3.0, 4.0]]))[0].tolist() == pytest.approx([0.6, 0.8])
 
 
+def test_others_of_one_hot_skills_are_all_the_others_once() -> None:
+    skill = torch.eye(4)[[1, 3]]
+    others = OneHot(4).others(skill, 100).argmax(-1)  # (3, 2)
+    assert [sorted(column) for column in others.T.tolist()] == [[0, 2, 3], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("space", [Box(4), Sphere(5)])
+def test_others_of_continuous_skills_are_draws_from_the_prior(space: SkillSpace) -> None:
+    torch.manual_seed(0)
+    skill = torch.zeros(2, space.dim)
+    others = space.others(skill, 20_000)
+    assert others.shape == (20_000, 2, space.dim)
+    assert torch.equal(others[:, 0], others[:, 1])  # shared by the rows
+    lengths = others.norm(dim=-1)
+    assert torch.allclose(lengths, torch.ones_like(lengths)) == space.unit_length
+    assert others[:, 0].mean(0).tolist() == pytest.approx([space.mean] * space.dim, abs=0.02)
+    assert others[:, 0].std(0).tolist() == pytest.approx([space.std] * space.dim, abs=0.02)
+
+
 def test_grids() -> None:
     assert OneHot(3).grid(11).tolist() == torch.eye(3).tolist()
     assert Box(2).grid(3).tolist() == [[0, 0], [0.5, 0.5], [1, 1]]

@@ -431,18 +431,21 @@ class Units(nn.Module):
 class Adam:
     """Adam over a few flat parameters: torch's fused kernel without the optimiser around it.
 
-    lr: one rate for all parameters, or a rate for each
+    lr: one rate for all parameters, or a rate for each. Adam treats every number by itself, so one
+    optimiser with several rates takes the same steps as several optimisers.
     """
 
     def __init__(
         self, params: Iterable[nn.Parameter], lr: float | Sequence[float], eps: float = 1e-8
     ) -> None:
         self.params: list[Tensor] = list(params)
-        rates = list(lr) if isinstance(lr, Sequence) else [lr] * len(self.params)
-        assert len(rates) == len(self.params), "a rate for each parameter"
-        # The kernel takes one rate: it is called for the parameters of each in turn.
-        self.groups = {rate: [i for i, r in enumerate(rates) if r == rate] for rate in rates}
+        rates = [lr] * len(self.params) if isinstance(lr, float | int) else list(lr)
+        assert len(rates) == len(self.params), "as many learning rates as parameters"
         self.eps = eps
+        self.groups = [  # (rate, which parameters have it)
+            (rate, [i for i, own in enumerate(rates) if own == rate])
+            for rate in dict.fromkeys(rates)
+        ]
         self.mean = [torch.zeros_like(p) for p in self.params]
         self.square = [torch.zeros_like(p) for p in self.params]
         self.count = torch.zeros((), device=self.params[0].device)
@@ -455,7 +458,7 @@ class Adam:
     def step(self, grads: list[Tensor]) -> None:
         """One step along given gradients."""
         self.count += 1
-        for lr, members in self.groups.items():
+        for rate, members in self.groups:
             torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
                 [self.params[i] for i in members],
                 [grads[i] for i in members],
@@ -463,7 +466,7 @@ class Adam:
                 [self.square[i] for i in members],
                 [],
                 [self.count] * len(members),
-                lr=lr,
+                lr=rate,
                 beta1=0.9,
                 beta2=0.999,
                 weight_decay=0.0,

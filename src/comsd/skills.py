@@ -58,6 +58,14 @@ class SkillSpace(ABC):
         """
         return skill, None
 
+    @abstractmethod
+    def others(self, skill: Tensor, n: int) -> Tensor:
+        """Alternatives to each row's skill, (L, B, dim): n draws z ~ p(z), shared by all rows.
+
+        Finite spaces list all other skills instead. Drawn from torch's generator, so that it can
+        be part of a compiled graph.
+        """
+
     def direction(self, skill: Tensor) -> Tensor:
         """The skill as a direction to move along; finite spaces centre it."""
         return skill
@@ -108,6 +116,9 @@ class OneHot(SkillSpace):
     def decode(self, u: Tensor) -> Tensor:
         return self.encode(u.argmax(-1))
 
+    def others(self, skill: Tensor, n: int) -> Tensor:
+        return torch.stack([skill.roll(i, -1) for i in range(1, self.dim)])
+
     def direction(self, skill: Tensor) -> Tensor:
         return (skill - 1 / self.dim) * self.dim / (self.dim - 1)
 
@@ -141,6 +152,9 @@ class Box(SkillSpace):
     def decode(self, u: Tensor) -> Tensor:
         return (u + 1) / 2
 
+    def others(self, skill: Tensor, n: int) -> Tensor:
+        return torch.rand(n, 1, self.dim, device=skill.device).expand(n, *skill.shape)
+
 
 class Sphere(SkillSpace):
     """Unit vectors, uniform prior."""
@@ -169,6 +183,10 @@ class Sphere(SkillSpace):
     def decode(self, u: Tensor) -> Tensor:
         return F.normalize(u, dim=-1)
 
+    def others(self, skill: Tensor, n: int) -> Tensor:
+        drawn = torch.randn(n, 1, self.dim, device=skill.device)
+        return self.decode(drawn).expand(n, *skill.shape)
+
 
 class NoSkill(SkillSpace):
     """One nameless behaviour: the vector without coordinates. For agents with a task only."""
@@ -192,6 +210,9 @@ class NoSkill(SkillSpace):
 
     def decode(self, u: Tensor) -> Tensor:
         return u
+
+    def others(self, skill: Tensor, n: int) -> Tensor:
+        return torch.zeros(0, *skill.shape)
 
 
 SPACES: dict[str, type[SkillSpace]] = {s.kind: s for s in (OneHot, Box, Sphere, NoSkill)}

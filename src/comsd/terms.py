@@ -92,6 +92,12 @@ def retrieval(scores: Tensor, skill: Tensor) -> Tensor:
     return (found == skill).all(-1).float().mean()
 
 
+def chance(skill: Tensor) -> Tensor:
+    """The same share by guessing: how often two rows drawn at random have the same skill."""
+    counts = skill.unique(dim=0, return_counts=True)[1]
+    return (counts / len(skill)).square().sum()
+
+
 def by_tercile(group: str, flag: Tensor, terms: Mapping[str, Tensor]) -> Metrics:
     """Means of each term where the flag is low, middle and high; of all rows if none is."""
     third = (flag * 3).long().clamp(0, 2)

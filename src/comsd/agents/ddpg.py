@@ -39,6 +39,9 @@ class DDPGConfig(AgentConfig):
     hold: int = setting(50, "steps for which a skill is held, per episode anew", PAPER, low=1)
     random_steps: int = setting(4000, "first steps, of random actions, no learning", PAPER, low=0)
     update_every: int = setting(2, "environment steps per update", PAPER, low=1)
+    representation_steps: int = setting(
+        1, "steps of the representation per update, each on a batch of its own", CODE, low=1
+    )
     noise: float = setting(0.2, "standard deviation of the exploration noise", PAPER, low=0)
     noise_clip: float = setting(0.3, "bound of the noise in the losses", PAPER, low=0)
     target_ema: float = setting(0.01, "share of the critic in its target, per update", PAPER, low=0)

@@ -20,7 +20,7 @@ from comsd.methods.base import Method
 from comsd.replay import Layout, Replay
 from comsd.rules import Prior, Rule
 from comsd.skills import SkillSpace
-from comsd.terms import retrieval
+from comsd.terms import chance, retrieval
 from comsd.types import Batch, Metrics
 
 CHECKED = 64  # updates between looks at all weights
@@ -137,6 +137,9 @@ class OffPolicyLearner:
         return self.replay.sample(c.batch_size, c.n_step, c.discount, drawn, one_skill=c.one_skill)
 
     def update(self, batch: Batch) -> Metrics:
+        if self.optimizer:
+            for _ in range(self.config.representation_steps - 1):
+                self.learn(self.sample("replay"), self.optimizer)
         reward, metrics = self.learn(batch, self.optimizer)  # representation and its reward
         metrics |= self.agent.update(batch, reward, self.noise)  # critic, actor, target
         self.check(metrics)
@@ -160,7 +163,7 @@ class OffPolicyLearner:
         metrics = self.method.health(batch)
         if (scores := self.method.scores(batch)) is not None:
             metrics["health/retrieval"] = retrieval(scores, batch.skill)
-            metrics["health/chance"] = torch.tensor(1 / len(scores))
+            metrics["health/chance"] = chance(batch.skill)
         self.method.train()
         return metrics
 

@@ -9,9 +9,10 @@ from comsd.methods.dads import DADS
 from comsd.methods.diayn import DIAYN
 from comsd.methods.lsd import LSD
 from comsd.methods.metra import METRA
+from comsd.methods.smm import SMM
 
 METHODS: dict[str, type[Method]] = {
-    m.name: m for m in (ComSD, CIC, DIAYN, DADS, BeCL, METRA, LSD, CSD)
+    m.name: m for m in (ComSD, CIC, DIAYN, SMM, BeCL, DADS, LSD, CSD, METRA)
 }
 
 __all__ = ["METHODS", "Method", "MethodConfig"]

@@ -78,7 +78,10 @@ class Method(nn.Module):
         return features, metrics
 
     def optimizer(self) -> Adam | None:
-        """For what the loss trains; None if there is nothing to train."""
+        """For what the loss trains; None if there is nothing to train.
+
+        Override where networks learn at different rates: `Adam` takes a rate per parameter.
+        """
         trained = [p for p in self.parameters() if p.requires_grad]
         return Adam(trained, self.config.lr) if trained else None
 

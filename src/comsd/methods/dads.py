@@ -1,11 +1,12 @@
-"""DADS in its maze form: the forward form of I(s'; z) (EDL's "forward MI", Campos et al. 2020).
+"""DADS: dynamics-aware discovery of skills (Sharma et al., ICLR 2020), forward form of I(s'; z).
 
-    log q(s' | z) = -|s' - mu(z)|^2                                    a point per skill
-    L = -log q(s' | z)
-    r =  log q(s' | z) - log (1 / K) sum_k q(s' | k)                   at most log K
+    log q(s' | s, z) = -|d - mu(s, z)|^2 / 2 v              d = s' - s, normalised     Eq. 1
+    L = -log q(s' | s, z)                                                              Eq. 2
+    r =  log q(s' | s, z) - log (1 / (L + 1)) sum_l q(s' | s, z_l),  z_0 = z           Eq. 3
 
-DADS (Sharma et al., ICLR 2020) predicts s' from (s, z); the maze literature drops s, which makes
-every skill an attractor. All K skills are summed, none sampled. Details: docs/methods/dads.md.
+Eq. 3 (numbered here) compares the skill with L others and is at most log(L + 1). Maze form
+(EDL's "forward MI", Campos et al. 2020): log q(s' | z) = -|s' - mu(z)|^2 / 2 v, a point per skill.
+One-hot skills are compared with all others, continuous ones with draws: docs/methods/dads.md.
 """
 
 from __future__ import annotations
@@ -14,47 +15,101 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from comsd.config import Setting
+from comsd.config import Setting, setting
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import MLP
-from comsd.skills import OneHot, SkillSpace
+from comsd.skills import SkillSpace
 from comsd.types import Batch, Metrics, ObsInfo
+
+CODE, METRA, EDL = "DADS's code", "METRA's code of DADS", "EDL's maze code"
+AT_ONCE = 10  # alternatives in one forward pass: a hundred at once would take gigabytes
+RATIO_BOUND = 50.0  # of log q(s' | s, z_l) - log q(s' | s, z), from DADS's code
 
 
 @dataclass(frozen=True)
 class DADSConfig(MethodConfig):
+    conditioned: bool = setting(True, "predict s' - s from (s, z); off: s' from z alone", "paper")
+    variance: float = setting(1.0, "v, the fixed variance of q", METRA, above=0)
+    alternatives: int = setting(100, "skills to compare with, if continuous", CODE, low=1)
+
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
-            "hidden": Setting(128, "EDL's maze code"),
-            "lr": Setting(1e-3, "EDL's maze code"),
+            "hidden": Setting(128, EDL),
+            "lr": Setting(1e-3, EDL),
+            "conditioned": Setting(False, EDL),
+            "variance": Setting(0.5, EDL),
+        },
+        "robots": {
+            "hidden": Setting(1024, METRA),
+            "lr": Setting(1e-4, METRA),
+            "run.space": Setting("box", "DADS's code: uniform, there in [-1, 1]"),
+            "run.skills": Setting(2, "DADS's code, for the Ant"),
+            "agent.hold": Setting(200, "DADS's code: an episode of 200 steps per skill"),
+            "agent.n_step": Setting(1, "paper: s' is the next state"),
         },
     }
 
 
+def normalised(x: Tensor) -> Tensor:
+    """Each column with mean 0 and variance 1 over the batch."""
+    return F.batch_norm(x, None, None, training=True)
+
+
 class DADS(Method):
     name = "dads"
-    paper = "Sharma et al. 2020, dynamics-aware unsupervised discovery of skills (maze form)"
+    paper = "Sharma et al. 2020, dynamics-aware unsupervised discovery of skills"
     config_class = DADSConfig
-    spaces = (OneHot,)
+    config: DADSConfig
 
     def __init__(self, config: DADSConfig, space: SkillSpace, obs: ObsInfo) -> None:
-        super().__init__(config, space, obs)
-        widths = space.dim, config.hidden, config.hidden, obs.dim
-        self.mu = MLP(*widths, init=config.init)  # standardised units
+        super().__init__(c := config, space, obs)
+        seen = space.dim + (obs.dim if c.conditioned else 0)
+        self.mu = MLP(seen, c.hidden, c.hidden, obs.dim, init=c.init)
 
     def embed(self, batch: Batch) -> Tensor:
-        """Squared distances of s' to the point of every skill, (B, K)."""
-        skills, _ = self.space.distinct(batch.skill)
-        centres = self.mu(skills) * self.standardise.std + self.standardise.mean  # (K, O)
-        return (batch.next_obs[:, None] - centres).square().sum(-1)
+        """Squared errors of what the compared skills predict, (B, S).
+
+        Conditioned, the row's own skill comes first; otherwise as `distinct` lists the skills.
+        """
+        if not self.config.conditioned:
+            skills, _ = self.space.distinct(batch.skill)
+            # mu works in standardised units
+            centres = self.mu(skills) * self.standardise.std + self.standardise.mean  # (S, O)
+            return (batch.next_obs[:, None] - centres).square().sum(-1)
+        obs, change = normalised(batch.obs), normalised(batch.next_obs - batch.obs)
+        own = self.errors(obs, batch.skill[None], change)
+        with torch.no_grad():  # the loss is about the row's own skill only
+            others = self.space.others(batch.skill, self.config.alternatives)
+            rest = [self.errors(obs, some, change) for some in others.split(AT_ONCE)]
+        return torch.cat([own, *rest], 1)
+
+    def errors(self, obs: Tensor, skills: Tensor, change: Tensor) -> Tensor:
+        """(B, S) for skills (S, B, Z)."""
+        x = torch.cat([obs.expand(len(skills), -1, -1), skills], -1)
+        predicted = self.mu(x.flatten(0, 1)).view(len(skills), *change.shape)
+        return (predicted - change).square().sum(-1).T
+
+    def own(self, batch: Batch, errors: Tensor) -> Tensor:
+        """(B,): the errors of each row's own skill."""
+        if self.config.conditioned:
+            return errors[:, 0]
+        _, owner = self.space.distinct(batch.skill)
+        return errors.diagonal() if owner is None else (errors * owner).sum(-1)
 
     def loss(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
-        loss = (features * batch.skill).sum(-1).mean()
-        return loss, {"dads/squared_error": loss.detach()}
+        error = self.own(batch, features).mean()
+        return error / (2 * self.config.variance), {"dads/squared_error": error.detach()}  # Eq. 2
 
     def reward(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
-        log_q = -(features * batch.skill).sum(-1)
-        log_mean = (-features).logsumexp(-1) - math.log(self.space.dim)  # no underflow far away
-        return log_q - log_mean, {"dads/squared_error": -log_q.mean()}
+        log_q = features / (-2 * self.config.variance)  # Eq. 1
+        error = self.own(batch, features)
+        own = error / (-2 * self.config.variance)
+        if self.config.conditioned:  # bounded ratios to the own skill, whose own is then 0
+            log_q = (log_q - own[:, None]).clamp(-RATIO_BOUND, RATIO_BOUND)
+            own = torch.zeros_like(own)
+        log_mean = log_q.logsumexp(-1) - math.log(log_q.shape[1])  # no underflow far away
+        return own - log_mean, {"dads/squared_error": error.mean()}  # Eq. 3

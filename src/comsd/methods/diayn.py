@@ -2,6 +2,8 @@
 
 L = -log q(z | s')                          a classifier of skills
 r =  log q(z | s') - log p(z)               Eq. 3, p(z) uniform: + log K
+
+Departures and the values for robots and mazes: docs/methods/diayn.md.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from comsd.nets import MLP
 from comsd.skills import OneHot, SkillSpace
 from comsd.types import Batch, Metrics, ObsInfo
 
+URLB = "URLB's code"
+
 
 @dataclass(frozen=True)
 class DIAYNConfig(MethodConfig):
@@ -26,6 +30,13 @@ class DIAYNConfig(MethodConfig):
         "maze": {
             "hidden": Setting(128, "EDL's maze code"),
             "lr": Setting(1e-3, "EDL's maze code"),
+        },
+        "robots": {
+            "hidden": Setting(1024, URLB),
+            "lr": Setting(1e-4, URLB),
+            "run.space": Setting("one-hot", URLB),
+            "run.skills": Setting(16, URLB),
+            "agent.hold": Setting(50, URLB),
         },
     }
 
@@ -54,4 +65,5 @@ class DIAYN(Method):
     def reward(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
         log_likelihood = (features.log_softmax(-1) * batch.skill).sum(-1)
         hits = (features * batch.skill).sum(-1) == features.amax(-1)
-        return log_likelihood + math.log(self.space.dim), {"diayn/accuracy": hits.float()}
+        reward = log_likelihood + math.log(self.space.dim)  # Eq. 3
+        return reward, {"diayn/accuracy": hits.float()}
