@@ -287,8 +287,9 @@ class Run:
         return state[branch]
 
     def _fill(self, module: nn.Module, branch: str) -> None:
+        state = self._read(branch)
         try:
-            module.load_state_dict(self._read(branch))
+            module.load_state_dict(state)
         except RuntimeError:
             raise InputError(f"the checkpoints of {self.path} do not fit config.json") from None
 

@@ -48,6 +48,7 @@ class Method(nn.Module):
     reward_uses_skill: ClassVar[bool] = True
     reward_uses_order: ClassVar[bool] = False  # does the order of the rows matter?
     finetuning_rule: ClassVar[str] = "fixed"  # fixed, random, best-of-k or regress
+    flag_orders_skills: ClassVar[bool] = False  # are they swept along the flag?
     can_regress: ClassVar[bool] = False  # does `regress` answer?
 
     def __init__(self, config: MethodConfig, space: SkillSpace, obs: ObsInfo) -> None:
@@ -102,12 +103,12 @@ class Method(nn.Module):
     @classmethod
     def usual_skill(cls, space: SkillSpace) -> Tensor | None:
         """The skill that is fine-tuned by the rule `fixed`, (Z,); None if none stands out."""
-        return space.centre()
+        return space.flags(2)[0] if cls.flag_orders_skills else space.centre()
 
     @classmethod
     def candidates(cls, space: SkillSpace, k: int) -> Tensor:
         """The skills that the rule `best-of-k` tries, (k, Z)."""
-        return space.grid(k)
+        return space.flags(k) if cls.flag_orders_skills else space.grid(k)
 
     def regress(self, batch: Batch) -> Tensor | None:
         """The skill, (Z,), that the task's rewards in the batch ask for, if the method says."""

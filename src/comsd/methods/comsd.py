@@ -79,6 +79,7 @@ class ComSD(Method):
     name = "comsd"
     paper = "Liu et al., balancing state exploration and skill diversity (ComSD)"
     config_class = ComSDConfig
+    flag_orders_skills = True  # by Eq. 11, so (0, 0.5, ..., 0.5) is fine-tuned
     config: ComSDConfig
 
     def __init__(self, config: ComSDConfig, space: SkillSpace, obs: ObsInfo) -> None:
@@ -91,14 +92,6 @@ class ComSD(Method):
             if c.knn == "frozen-random":
                 self.f_frozen = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
                 self.f_frozen.requires_grad_(False)
-
-    @classmethod
-    def candidates(cls, space: SkillSpace, k: int) -> Tensor:
-        return space.flags(k)
-
-    @classmethod
-    def usual_skill(cls, space: SkillSpace) -> Tensor:
-        return space.flags(2)[0]  # (0, 0.5, ..., 0.5), as in the paper
 
     def embed(self, batch: Batch) -> Contrasted | None:
         return self.contrast(batch) if self.contrasts else None
