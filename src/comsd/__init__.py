@@ -10,6 +10,7 @@ from comsd.api import Evaluation, analyse, combine, evaluate, finetune, load, pr
 from comsd.envs import make_task
 from comsd.errors import InputError, RunError
 from comsd.methods import METHODS, Method, MethodConfig
+from comsd.methods.files import register_file
 from comsd.run import Run
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.types import Batch
@@ -35,5 +36,6 @@ __all__ = [
     "load",
     "make_task",
     "pretrain",
+    "register_file",
     "resume",
 ]

@@ -27,6 +27,7 @@ from comsd.errors import InputError, Interrupted, RunError
 from comsd.evaluation import evaluator
 from comsd.evaluation.robots import MEAN_NEIGHBOURS, SWEEPS
 from comsd.methods import METHODS
+from comsd.methods.files import register_file
 from comsd.reproduce import EXHIBITS, LocalExecutor, Plan, execute, exhibit, make_plan, write_report
 from comsd.run import Run
 
@@ -48,6 +49,7 @@ comsd: unsupervised skill discovery
   comsd doctor                         what works on this machine, and what to install
 
   comsd COMMAND --help                 what each option means
+  comsd COMMAND --method-file FILE     with the methods that a Python file of yours defines
 """
 
 Arg = tyro.conf.arg
@@ -60,7 +62,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         if not words or words[0] in ("-h", "--help"):
             print(USAGE)
             return
-        choose("command", words[0], COMMANDS)(words[1:])
+        while "--method-file" in words or any(w.startswith("--method-file=") for w in words):
+            file, words = taken(words, "--method-file")
+            register_file(str(file))
+        choose("command", words[0] if words else "", COMMANDS)(words[1:])
     except InputError as error:
         fail(str(error), 2)
     except RunError as error:

@@ -39,6 +39,7 @@ from comsd.envs import Env, EnvSpec, env_spec
 from comsd.errors import InputError, RunError
 from comsd.learners.base import Learner, Policy
 from comsd.methods import METHODS, Method, MethodConfig
+from comsd.methods.files import LOADED
 from comsd.methods.task import TaskReward
 from comsd.skills import SPACES, SkillSpace
 from comsd.types import ObsInfo
@@ -68,6 +69,7 @@ def provenance() -> dict[str, str]:
     return {
         **{name: version(name) for name in packages},
         "python": platform.python_version(),
+        **{path.name: checksum for path, checksum in LOADED.items()},
         "commit": commit(),
     }
 

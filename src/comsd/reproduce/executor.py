@@ -16,6 +16,7 @@ from typing import Protocol
 
 from comsd.errors import Interrupted, RunError
 from comsd.loop import Stop, graceful_stop
+from comsd.methods.files import LOADED
 from comsd.reproduce.plan import Job, Plan
 
 ATTEMPTS = 3
@@ -47,6 +48,8 @@ class LocalProcess:
     def __init__(self, words: list[str], log: Path, threads: int) -> None:
         several = words[0] in ("pretrain", "finetune", "combine")
         options = ["--threads", str(threads)] if several and threads > 1 else []
+        for path in LOADED:
+            options += ["--method-file", str(path)]
         with log.open("ab") as file:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "comsd.cli", *words, *options],

@@ -1,0 +1,81 @@
+"""A method from a plain file outside the package: trained, adapted, held to the contract."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import comsd
+import test_contract as contract
+from comsd.cli import main
+from comsd.errors import InputError
+from comsd.methods import METHODS
+from comsd.methods.files import LOADED
+from conftest import make_method, make_space
+
+PAGE = Path(__file__).parent.parent / "docs" / "add-a-method.md"
+CLAUSES = [
+    contract.test_every_parameter_gets_gradient,
+    contract.test_reward_is_one_finite_number_per_row,
+    contract.test_redrawing_skills_changes_the_reward_unless_declared,
+    contract.test_permuting_the_batch_permutes_the_reward_unless_declared,
+    contract.test_saving_and_loading_changes_nothing,
+]
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Iterator[Path]:
+    """The example of docs/add-a-method.md as a file."""
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    file = tmp_path / "rnd.py"
+    file.write_text(next(block for block in blocks if "class RND(" in block))
+    yield file
+    METHODS.pop("rnd", None)
+    LOADED.clear()
+
+
+@pytest.mark.parametrize("env", ["maze-tree", "hopper"])
+def test_it_is_trained_resumed_and_looked_at(env: str, toy: Path, tmp_path: Path) -> None:
+    words = f"pretrain rnd --env {env} --preset smoke --run {tmp_path / 'run'} --method.features 8"
+    main([*words.split(), "--method-file", str(toy)])
+    run = comsd.load(tmp_path / "run")
+    assert run.finished
+    assert "rnd/error" in run.metrics.rows()[-1]
+    METHODS.pop("rnd")
+    with pytest.raises(SystemExit):  # it is code: nobody runs it unasked
+        main(["resume", str(run.path)])
+    main(["resume", str(run.path), f"--method-file={toy}"])
+    main(["evaluate", str(run.path), "--json"])
+
+
+def test_it_is_fine_tuned(toy: Path, tmp_path: Path) -> None:
+    assert comsd.register_file(toy) == ["rnd"]
+    source = comsd.pretrain("rnd", env="hopper", preset="smoke", run=tmp_path / "a", steps=300)
+    assert comsd.finetune(source, task="hopper_hop", run=tmp_path / "b", steps=300).finished
+
+
+@pytest.mark.parametrize("kind", ["one-hot", "box", "sphere"])
+def test_it_keeps_the_contract(kind: str, toy: Path) -> None:
+    comsd.register_file(toy)
+    for clause in CLAUSES:
+        clause((make_method("rnd", make_space(kind)), kind))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "does not exist"),
+        ("x = 1", "defines no subclass of comsd.Method"),
+        ("import nothing_like_it", "ModuleNotFoundError"),
+        ("import comsd\nclass A(comsd.Method):\n    name = 'cic'", "the name 'cic' is taken"),
+    ],
+)
+def test_a_bad_file_is_one_sentence(content: str | None, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(InputError, match=message):
+        comsd.register_file(file)
