@@ -31,10 +31,9 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert len(commands) >= 6
     for command in commands:
         words = command.split()[1:]
-        if words[0] == "pretrain":
-            words = [w if w not in ("lite", "paper") else "smoke" for w in words]
-            if "--preset" not in words:
-                words += ["--preset", "smoke"]
+        words = [w if w not in ("lite", "paper") else "smoke" for w in words]
+        if words[0] == "pretrain" and "--preset" not in words:
+            words += ["--preset", "smoke"]
         main(words)
 
 
