@@ -180,8 +180,8 @@ class Run:
         return np.random.SeedSequence(self.config.run.seed).spawn(4)
 
     def make_agent(self, env: Env, device: torch.device) -> Any:
-        make = AGENTS[self.spec.agent].make
-        return make(self.config.agent, self.space, self.obs_info(env, device), env.action_dim)
+        make, form = AGENTS[self.spec.agent].make, METHODS[self.config.run.method].critic
+        return make(self.config.agent, self.space, self.obs_info(env, device), env.action_dim, form)
 
     def make_method(self, env: Env, device: torch.device) -> Method:
         config = self.config.method

@@ -24,7 +24,8 @@ from comsd.types import ObsInfo
 @dataclass(frozen=True)
 class AgentKind:
     config_class: type[AgentConfig]
-    make: Callable[[Any, SkillSpace, ObsInfo, int], Any]  # (config, skills, observations, actions)
+    make: Callable[[Any, SkillSpace, ObsInfo, int, str], Any]
+    # (config, skills, observations, actions, form of the critic)
     learner: Callable[[Env, Any, Method, np.random.SeedSequence], Learner]
     check: Callable[[Config, SkillSpace, Env], None] = lambda *_: None  # before a run
 

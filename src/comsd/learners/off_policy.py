@@ -123,8 +123,8 @@ class OffPolicyLearner:
         return self.replay.sample(c.batch_size, c.n_step, c.discount, drawn, one_skill=c.one_skill)
 
     def update(self, batch: Batch) -> Metrics:
-        reward, metrics = self.learn(batch, self.optimizer)  # representation and its reward
-        metrics |= self.agent.update(batch, reward, self.noise)  # critic, actor, target
+        reward, metrics, credit = self.learn(batch, self.optimizer)  # representation, its reward
+        metrics |= self.agent.update(batch, reward, self.noise, credit)  # critic, actor, target
         self.check(metrics)
         if self.updates % CHECKED == 0:  # a ReLU may hide from the figures what the weights hold
             raise_if_broken(self.agent.state_dict() | self.method.state_dict())
