@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,10 +20,14 @@ from test_ddpg import OBS, batch_of
 
 def run(method_name: str, compiled: bool, updates: int) -> list[torch.Tensor]:
     torch.manual_seed(0)
-    space, info = Box(3), ObsInfo(4, OBS.mean, OBS.std)
-    agent = DDPG(DDPGConfig(hidden=16), space, info, 2)
     kind = METHODS[method_name]
-    method = kind(kind.config_class(hidden=16, k=4), space, info)  # pyright: ignore[reportCallIssue]
+    space = (Box if Box in kind.spaces else kind.spaces[0])(3)
+    info, skill = ObsInfo(4, OBS.mean, OBS.std), space.sample(32, np.random.default_rng(0))
+    agent = DDPG(DDPGConfig(hidden=16), space, info, 2, kind.critic)
+    neighbours: dict[str, Any] = (
+        {"k": 4} if "k" in {f.name for f in fields(kind.config_class)} else {}
+    )
+    method = kind(kind.config_class(hidden=16, **neighbours), space, info)
     optimizer, generator = method.optimizer(), torch.Generator().manual_seed(0)
     learn: Callable[..., Any] = method.learn
     if compiled:
@@ -29,12 +35,13 @@ def run(method_name: str, compiled: bool, updates: int) -> list[torch.Tensor]:
         compiling.compile_agent(agent)
     for i in range(updates):
         with torch._dynamo.config.patch(error_on_recompile=compiled and i > 0):
-            batch = batch_of(32)._replace(reward=torch.full((32,), float(i)))
-            agent.update(batch, learn(batch, optimizer)[0], generator)
+            batch = batch_of(32)._replace(reward=torch.full((32,), float(i)), skill=skill)
+            reward, _, credit = learn(batch, optimizer)
+            agent.update(batch, reward, generator, credit)
     return [*agent.state_dict().values(), *method.state_dict().values()]
 
 
-@pytest.mark.parametrize("name", ["comsd", "cic"])
+@pytest.mark.parametrize("name", METHODS)
 def test_one_graph_each_no_recompiles_and_the_same_numbers(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

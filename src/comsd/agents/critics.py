@@ -11,7 +11,7 @@ A method names the form it needs as `Method.critic`. Every form is an `MLP`: one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -61,67 +61,65 @@ class PerSkill(MLP):
     def take_views(self) -> None:
         super().take_views()
         (trunk, _), (wide, _) = self.shapes[:2]
-        pair = 2 * wide // self.heads
-        self.memory = ((trunk, pair), *self.memory[1:])  # a row sees one pair of heads
+        self.count = self.heads // 2
+        self.pairs = self.split(self.layers)
+        self.memory = ((trunk, wide // self.count), *self.memory[1:])  # a row sees one pair
+
+    def split(self, layers: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, ...]]:
+        """Views for every skill: weight and bias of the hidden layer, of the last one."""
+        (hidden, bias), (last, last_bias) = layers[1:]
+        k = self.count
+        blocks = last.view(k, 2, k, -1).diagonal(dim1=0, dim2=2)  # (2, units, k)
+        parts = hidden.view(k, -1, hidden.shape[1]), bias.view(k, -1), last_bias.view(k, 2)
+        weights, biases, last_biases = (part.unbind() for part in parts)
+        return list(zip(weights, biases, blocks.unbind(-1), last_biases, strict=True))
 
     def without_skill(self, x: Tensor) -> Tensor:
         return torch.cat([x[:, : self.skill.start], x[:, self.skill.stop :]], -1)
 
-    @staticmethod
-    def pairs(
-        layers: list[tuple[Tensor, Tensor]], counts: list[int]
-    ) -> Iterator[tuple[slice, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]]:
-        """(rows, hidden layer, last layer) of every skill: views, weights and biases."""
-        (hidden, hidden_bias), (last, last_bias) = layers[1:]
-        width, start = len(hidden) // len(counts), 0
-        for skill, count in enumerate(counts):
-            units, heads = (
-                slice(skill * width, (skill + 1) * width),
-                slice(2 * skill, 2 * skill + 2),
-            )
-            first = hidden[units], hidden_bias[units]
-            yield slice(start, start + count), first, (last[heads, units], last_bias[heads])
-            start += count
-
     def run(self, x: Tensor) -> tuple[Tensor, Scratch]:
         skill = x[:, self.skill].argmax(-1)
         order = skill.argsort(stable=True)
-        counts = skill.bincount(minlength=self.heads // 2).tolist()
+        counts = skill.bincount(minlength=self.count).tolist()
         scratch = self.borrow(len(x))
         scratch.x = self.without_skill(x)[order]
         scratch.route = order, counts
-        trunk, hidden = self.run_norm(scratch.x, scratch), scratch.hidden[1]
-        q = x.new_empty(len(x), 2)
-        for rows, (weight, bias), (last, last_bias) in self.pairs(self.layers, counts):
-            if rows.start < rows.stop:
-                units = torch.mm(trunk[rows], weight.t(), out=hidden[rows])
-                torch.addmm(last_bias, add_relu(units, bias), last.t(), out=q[rows])
+        trunk, q = self.run_norm(scratch.x, scratch), x.new_empty(len(x), 2)
+        pieces = (part.split(counts) for part in (trunk, scratch.hidden[1], q))
+        for below, hidden, out, pair in zip(*pieces, self.pairs, strict=True):
+            if len(below):
+                weight, bias, last, last_bias = pair
+                units = add_relu(torch.mm(below, weight.t(), out=hidden), bias)
+                torch.addmm(last_bias, units, last.t(), out=out)
         return torch.empty_like(q).index_copy_(0, order, q), scratch
 
     def run_back(self, grad: Tensor, scratch: Scratch, weights: bool = True) -> Tensor:
         order, counts = scratch.route
-        grad, trunk, hidden = grad[order], scratch.norm[-1], scratch.hidden[1]
         to_trunk, to_hidden = scratch.grad
+        whole = grad[order], scratch.norm[-1], scratch.hidden[1], to_trunk, to_hidden
+        pieces = (part.split(counts) for part in whole)
+        grads: list[tuple[Tensor, ...]] = [()] * self.count
         if weights:
-            scratch.layer_grads[2][0].zero_()  # no head sees another's units
-        for (rows, (weight, _), (last, _)), (_, layer, head) in zip(
-            self.pairs(self.layers, counts), self.pairs(scratch.layer_grads, counts), strict=True
+            scratch.layer_grads[2][0].zero_()
+            grads = self.split(scratch.layer_grads)
+        for top, below, hidden, down, into, pair, own in zip(
+            *pieces, self.pairs, grads, strict=True
         ):
-            if rows.start == rows.stop:
-                for part in (*layer, *head) if weights else ():
+            if not len(top):
+                for part in own:
                     part.zero_()
                 continue
-            into = torch.mm(grad[rows], last, out=to_hidden[rows])
-            relu_backward(into, hidden[rows], 0, grad_input=into)
-            torch.mm(into, weight, out=to_trunk[rows])
+            torch.mm(top, pair[2], out=into)
+            relu_backward(into, hidden, 0, grad_input=into)
+            torch.mm(into, pair[0], out=down)
             if weights:
-                layer_grad(into, trunk[rows], layer)
-                width = hidden.shape[1] // 2  # of each of the two
-                head[0][0, :width] = grad[rows, 0] @ hidden[rows, :width]
-                head[0][1, width:] = grad[rows, 1] @ hidden[rows, width:]
-                torch.sum(grad[rows], 0, out=head[1])
+                layer_grad(into, below, (own[0], own[1]))
+                layer_grad(top, hidden, (own[2], own[3]))
         grad = self.back_through_norm(to_trunk, scratch, weights)
         if weights:
+            last = scratch.layer_grads[2][0].view(self.count, 2, self.count, 2, -1)
+            last[:, 0, :, 1].zero_()  # neither head of a pair sees the other's units
+            last[:, 1, :, 0].zero_()
             layer_grad(grad, scratch.x, scratch.layer_grads[0])
         return torch.empty_like(grad).index_copy_(0, order, grad)
 
