@@ -48,6 +48,7 @@ bench: install
 	$(BIN)/python benchmarks/maze_cycle.py
 	$(BIN)/python benchmarks/robots.py
 	$(BIN)/python benchmarks/update.py
+	$(BIN)/python benchmarks/methods.py
 	$(BIN)/python benchmarks/training.py
 
 clean:

@@ -64,8 +64,8 @@ def main(rounds: int) -> None:
             optimizer: object = optimizer,
             noise: torch.Generator = noise,
         ) -> None:
-            reward, _ = method.learn(batch, optimizer)  # pyright: ignore[reportArgumentType]
-            agent.update(batch, reward, noise)
+            lesson = method.learn(batch, optimizer)  # pyright: ignore[reportArgumentType]
+            agent.update(batch, lesson.reward, noise)
 
         for _ in range(3 if name == "paper" else 30):
             update()

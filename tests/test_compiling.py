@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from comsd import compiling
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.methods import METHODS
-from comsd.skills import Box, OneHot, SkillSpace
+from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.types import ObsInfo
 from test_ddpg import OBS, batch_of
 
@@ -23,18 +24,20 @@ CASES: dict[str, tuple[str, SkillSpace, dict[str, Any]]] = {
     "dads-one-hot": ("dads", OneHot(3), {}),
     "becl": ("becl", OneHot(3), {}),
     "smm": ("smm", OneHot(3), {"code": 4}),
-    "metra": ("metra", Box(3), {}),
-    "lsd": ("lsd", Box(3), {}),
-    "csd": ("csd", Box(3), {}),
+    "aps": ("aps", Sphere(3), {"k": 4}),
+    "cesd": ("cesd", OneHot(3), {}),
+    "metra": ("metra", Sphere(3), {}),
+    "lsd": ("lsd", Sphere(3), {}),
+    "csd": ("csd", OneHot(3), {}),
 }
 
 
 def run(case: str, compiled: bool, updates: int) -> list[torch.Tensor]:
     torch.manual_seed(0)
     name, space, values = CASES[case]
-    info = ObsInfo(4, OBS.mean, OBS.std)
-    agent = DDPG(DDPGConfig(hidden=16), space, info, 2)
+    info, skill = ObsInfo(4, OBS.mean, OBS.std), space.sample(32, np.random.default_rng(0))
     kind = METHODS[name]
+    agent = DDPG(DDPGConfig(hidden=16), space, info, 2, kind.critic)
     method = kind(kind.config_class(hidden=16, **values), space, info)
     optimizer, generator = method.optimizer(), torch.Generator().manual_seed(0)
     learn: Callable[..., Any] = method.learn
@@ -43,9 +46,9 @@ def run(case: str, compiled: bool, updates: int) -> list[torch.Tensor]:
         compiling.compile_agent(agent)
     for i in range(updates):
         with torch._dynamo.config.patch(error_on_recompile=compiled and i > 0):
-            batch = batch_of(32)._replace(reward=torch.full((32,), float(i)))
-            batch = batch._replace(skill=space.decode(2 * batch.skill - 1))
-            agent.update(batch, learn(batch, optimizer)[0], generator)
+            batch = batch_of(32)._replace(reward=torch.full((32,), float(i)), skill=skill)
+            reward, _, credit = learn(batch, optimizer)
+            agent.update(batch, reward, generator, credit)
     return [*agent.state_dict().values(), *method.state_dict().values()]
 
 

@@ -88,7 +88,7 @@ def test_every_parameter_gets_gradient(case: tuple[Method, str]) -> None:
 
 def test_reward_is_one_finite_number_per_row(case: tuple[Method, str]) -> None:
     method, kind = case
-    reward, metrics = method.rewards(make_batch(make_space(kind), ROWS))
+    reward, metrics = rewards(method, make_batch(make_space(kind), ROWS))
     assert reward.shape == (ROWS,)
     assert reward.dtype == torch.float32
     assert bool(torch.isfinite(reward).all())
@@ -126,7 +126,7 @@ def test_saving_and_loading_changes_nothing(case: tuple[Method, str]) -> None:
     method, kind = case
     space = make_space(kind)
     batch = make_batch(space, ROWS)
-    method.rewards(make_batch(space, ROWS, seed=5))  # give running statistics a past
+    rewards(method, make_batch(space, ROWS, seed=5))  # give running statistics a past
     torch.manual_seed(123)
     config = getattr(method, "config", None) or METHODS[method.name].config_class(hidden=16)
     elsewhere = OBS._replace(mean=OBS.mean + 1, std=OBS.std * 2)  # the saved statistics count

@@ -9,14 +9,18 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from comsd.contrast import Contrasted
+from comsd.methods.aps import APS
 from comsd.methods.becl import BeCL, partners
+from comsd.methods.cesd import CeSD, Features
 from comsd.methods.cic import CIC
 from comsd.methods.comsd import ComSD
 from comsd.methods.dads import DADS
 from comsd.methods.diayn import DIAYN
-from comsd.skills import Box, OneHot, SkillSpace
+from comsd.skills import Box, OneHot, SkillSpace, Sphere
+from comsd.terms import sinkhorn, unit
 from comsd.types import Batch
 from conftest import make_batch, make_method
 
@@ -236,3 +240,180 @@ def test_becl_row_without_partner_is_left_out() -> None:
     assert module.reward(batch, features)[0][2].item() == 0
     one = -math.log(math.e**2 / (math.e**2 + 1))
     assert module.loss(batch, features)[0].item() == pytest.approx(2 * one / 3)
+
+
+# --- APS -----------------------------------------------------------------------------------------
+
+
+def aps(space: SkillSpace | None = None, **values: Any) -> APS:
+    method = make_method("aps", space or Sphere(2), None, **values)
+    assert isinstance(method, APS)
+    return method
+
+
+def test_aps_feature_reward_is_the_cosine() -> None:
+    """w = (0.6, 0.8), phi = (3, 0) and (0, -5): 0.6 and -0.8, whatever the length of phi."""
+    skill = torch.tensor([[0.6, 0.8]] * 2)
+    batch = rows(Sphere(2), [[0, 0]] * 2, skill)
+    phi = torch.tensor([[3.0, 0], [0, -5]])
+    method = aps(k=2)
+    assert method.reward(batch, phi)[1]["aps/r_sf"].tolist() == pytest.approx([0.6, -0.8])
+    assert method.loss(batch, phi)[0].item() == pytest.approx(0.1)
+
+
+def test_aps_entropy_is_divided_by_the_running_mean() -> None:
+    """phi at 0, 1, 3, two neighbours with self: distances 0 1, 0 1, 0 2, so M = 2 / 3."""
+    method = aps(k=2)
+    phi = torch.tensor([[0.0, 0], [1, 0], [3, 0]])
+    batch = rows(Sphere(2), [[0, 0]] * 3, torch.tensor([[0.0, 1]] * 3))  # at right angles to phi
+    reward, metrics = method.reward(batch, phi)
+    wanted = [math.log1p((d * 3 / 2 - 1e-4) / 2) for d in (1, 1, 2)]
+    assert reward.tolist() == pytest.approx(wanted)
+    assert metrics["aps/mean"].item() == pytest.approx(2 / 3)
+
+
+def test_aps_has_twelve_neighbours_and_no_scale_of_its_own() -> None:
+    """Thirteen points in a row: the end misses the last; ten times as far apart, the same."""
+    wanted = None
+    for step in (1.0, 10.0):
+        method = aps()
+        phi = torch.zeros(13, 2)
+        phi[:, 0] = step * torch.arange(13.0)
+        skill = torch.tensor([[0.0, 1]] * 13)
+        reward = method.reward(rows(Sphere(2), [[0, 0]] * 13, skill), phi)[0]
+        table = (phi[:, :1] - phi[:, 0]).abs().sort(1).values[:, :12]
+        first = (torch.arange(12.0) * step / table.mean() - 1e-4).clamp_min(0).mean().log1p()
+        assert reward[0].item() == pytest.approx(first.item(), rel=1e-5)
+        wanted = reward if wanted is None else wanted
+        torch.testing.assert_close(reward, wanted)
+
+
+@pytest.mark.parametrize("scale", [1.0, -20.0])
+def test_aps_regression_finds_the_skill_behind_the_rewards(scale: float) -> None:
+    """R = scale * (w . u): the skill is w, or -w, of length one."""
+    method, space = aps(Sphere(3)), Sphere(3)
+    batch = make_batch(space, 500)
+    w = torch.tensor([2.0, -1.0, 2.0]) / 3
+    u = unit(method.embed(batch)).detach()
+    found = method.regress(batch._replace(reward=scale * u @ w))
+    assert found.tolist() == pytest.approx((math.copysign(1, scale) * w).tolist(), abs=0.05)
+    assert found.norm().item() == pytest.approx(1)
+
+
+def test_aps_ridge_by_hand() -> None:
+    """Two orthogonal features, R = (3, 4): U'U = I, w = R / 1.001, which is (0.6, 0.8)."""
+    method, space = aps(), Sphere(2)
+    method.phi.forward = lambda x, *, frozen=False: torch.eye(2)  # noqa: ARG005
+    batch = rows(space, [[0, 0]] * 2, torch.eye(2))._replace(reward=torch.tensor([3.0, 4.0]))
+    assert method.regress(batch).tolist() == pytest.approx([0.6, 0.8])
+    zero = method.regress(batch._replace(reward=torch.zeros(2)))
+    assert zero.norm().item() == pytest.approx(1)  # rewards that say nothing: any skill
+
+
+def test_other_methods_cannot_regress() -> None:
+    assert make_method("diayn", OneHot(2)).regress(make_batch(OneHot(2), 4)) is None
+
+
+# --- CeSD ----------------------------------------------------------------------------------------
+
+
+def cesd(dim: int = 2, **values: Any) -> CeSD:
+    method = make_method("cesd", OneHot(dim), None, **values)
+    assert isinstance(method, CeSD)
+    return method
+
+
+def test_sinkhorn_on_two_by_two() -> None:
+    """exp(logits) = [[4, 1], [1, 1]]. Once: columns by 5 and 2, then rows by 1.3 and 0.7.
+
+    In the limit [[x, 1 - x], [1 - x, x]] with the same cross ratio: x^2 / (1 - x)^2 = 4.
+    """
+    logits = torch.tensor([[4.0, 1], [1, 1]]).log()
+    once = [[0.8 / 1.3, 0.5 / 1.3], [0.2 / 0.7, 0.5 / 0.7]]
+    torch.testing.assert_close(sinkhorn(logits, 1), torch.tensor(once))
+    torch.testing.assert_close(sinkhorn(logits, 50), torch.tensor([[2.0, 1], [1, 2]]) / 3)
+
+
+def test_sinkhorn_balances_what_leans_to_one_side() -> None:
+    q = sinkhorn(torch.randn(60, 4) + torch.tensor([5.0, 0, 0, 0]), 30)
+    torch.testing.assert_close(q.sum(1), torch.ones(60))
+    torch.testing.assert_close(q.sum(0), torch.full((4,), 15.0), rtol=1e-3, atol=1e-3)
+
+
+def embedded(before: Tensor, state: Tensor) -> Contrasted:
+    return contrasted(state, state)._replace(before=before)
+
+
+def test_cesd_prototype_loss_by_hand() -> None:
+    """Prototypes along the axes, s' on them: q is even after balancing; p = softmax(1 / 0.1, 0)."""
+    method = cesd()
+    with torch.no_grad():
+        method.prototypes.centres.copy_(2 * torch.eye(2))
+    x = embedded(torch.tensor([[5.0, 0], [0, 3]]), torch.eye(2))
+    loss = method.prototypes.gradient(x)[0].item()
+    q = 1 / (1 + math.exp(-10))  # symmetric, so Sinkhorn leaves the softmax as it is
+    log_p, log_not = -math.log1p(math.exp(-10)), -10 - math.log1p(math.exp(-10))
+    assert loss == pytest.approx(-(q * log_p + (1 - q) * log_not), rel=1e-3)
+
+
+def test_cesd_prototype_gradient_is_that_of_the_cross_entropy() -> None:
+    method = cesd(3)
+    before, state = torch.randn(2, 12, 3)
+    q = sinkhorn(method.prototypes.logits(state).detach(), 6)
+    loss = F.cross_entropy(method.prototypes.logits(before), q)
+    (wanted,) = torch.autograd.grad(loss, [method.prototypes.centres])
+    value, grad = method.prototypes.gradient(embedded(before, state))
+    torch.testing.assert_close(value, loss.detach())
+    torch.testing.assert_close(grad, wanted)
+
+
+def cesd_case(method: CeSD) -> tuple[Tensor, Any, Tensor | None]:
+    """Partition 0: states 0, 1, 3 of skills 0, 0, 1; partition 1: states 100, 104 of skill 1."""
+    partition = torch.eye(2)[[0, 0, 0, 1, 1]]
+    state = torch.tensor([[0.0, 0], [1, 0], [3, 0], [100, 0], [104, 0]])
+    batch = rows(OneHot(2), [[0, 0]] * 5, [0, 0, 1, 1, 1])
+    features = Features(Contrasted(state, state, state, None), partition)
+    reward, metrics = method.reward(batch, features)
+    return reward, metrics, method.credit(batch, features)
+
+
+def test_cesd_reward_stays_within_the_partition() -> None:
+    """Two neighbours with self: 1 1 2 in one partition, 4 4 in the other, none across."""
+    reward, metrics, credit = cesd_case(cesd(k=2, weight=0.5))
+    variance = np.var([0, 1, 0, 1, 0, 2, 0, 4, 0, 4])
+    r_ent = [math.log1p((d / variance - 5e-4) / 2) for d in (1, 1, 2, 4, 4)]
+    r_con = [0.5 / 2] * 3 + [0.5] * 2  # one stranger among the first, none among the others
+    assert metrics["cesd/r_ent"].tolist() == pytest.approx(r_ent, rel=1e-4)
+    assert metrics["cesd/r_con"].tolist() == pytest.approx(r_con)
+    assert reward.tolist() == pytest.approx(np.add(r_ent, r_con), rel=1e-4)
+    assert credit is not None
+    assert credit.argmax(-1).tolist() == [0, 0, 0, 1, 1]  # the third row acted for skill 1
+    assert metrics["cesd/own"].tolist() == [1, 1, 0, 1, 1]
+
+
+def test_cesd_missing_neighbours_count_as_none() -> None:
+    """Three neighbours wanted: the partition of two has 0, 4 and none."""
+    _, metrics, _ = cesd_case(cesd(k=3))
+    variance = np.var([0, 1, 3, 0, 1, 2, 0, 2, 3, 0, 4, 0, 0, 4, 0])
+    wanted = math.log1p((4 / variance - 5e-4) / 3)
+    assert metrics["cesd/r_ent"][3:].tolist() == pytest.approx([wanted] * 2, rel=1e-4)
+
+
+def test_cesd_without_credit_pays_nothing_outside() -> None:
+    reward, _, credit = cesd_case(cesd(k=2, outside="nothing"))
+    paid, _, _ = cesd_case(cesd(k=2))
+    assert credit is None
+    assert reward.tolist() == pytest.approx([*paid[:2].tolist(), 0, *paid[3:].tolist()])
+
+
+def test_cesd_draws_partitions_in_proportion_and_takes_the_likeliest_otherwise() -> None:
+    """cos = 1 and cos(60 degrees) = 0.5 at temperature 0.5: odds of e^1, 0.731 to 0.269."""
+    method = cesd(sharpness=0.5)
+    with torch.no_grad():
+        method.prototypes.centres.copy_(torch.tensor([[1.0, 0], [0.5, math.sqrt(0.75)]]))
+    state = torch.tensor([[2.0, 0]]).repeat(20_000, 1)
+    x = Contrasted(state, state, state, None)
+    torch.manual_seed(0)
+    share = method.assign(x).partition[:, 0].mean().item()
+    assert share == pytest.approx(1 / (1 + math.exp(-1)), abs=0.01)
+    assert bool((method.eval().assign(x).partition[:, 0] == 1).all())

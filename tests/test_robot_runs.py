@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import torch
 
 import comsd
 from comsd.errors import InputError
+from comsd.learners.off_policy import OffPolicyLearner
 from comsd.run import Run
 from processes import (
     SMALL,
@@ -119,6 +121,27 @@ def test_several_environments_resume_exactly_too(tmp_path: Path) -> None:
         run.restore(learner)
         states.append(learner.agent.act(torch.ones(1, 15), torch.ones(1, 8)))
     assert torch.equal(*states)
+
+
+@pytest.mark.parametrize("method", ["aps", "cesd"])
+def test_other_critics_resume_exactly_too(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**SMALL, "steps": 500}
+    comsd.pretrain(method, run=tmp_path / "whole", **settings)
+    original = OffPolicyLearner.cycle
+
+    def cycle(self: OffPolicyLearner) -> Any:
+        if self.steps >= 350:
+            raise MemoryError
+        return original(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OffPolicyLearner, "cycle", cycle)
+        with pytest.raises(MemoryError):
+            comsd.pretrain(method, run=tmp_path / "broken", **settings)
+    comsd.resume(tmp_path / "broken")
+    assert fingerprint(tmp_path / "broken") == fingerprint(tmp_path / "whole")
 
 
 def test_the_policy_is_loaded_without_optimisers_and_replay(whole: Path) -> None:

@@ -20,7 +20,7 @@ from comsd.envs import Env, env_spec, settings
 from comsd.envs.mujoco import HORIZON
 from comsd.envs.skills import SkillEnv
 from comsd.errors import InputError
-from comsd.methods import METHODS
+from comsd.methods import METHODS, Method
 from comsd.rules import BestOf, Prior, Regress, Rule, Settled
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def hold_of(config: Config) -> int:
 def check_rule(config: Config, source: Run) -> None:
     how, method = config.adapt, METHODS[source.config.run.method]
     assert isinstance(how, FinetuneSettings)
-    if how.rule == "regress" and not method.can_regress:
+    if how.rule == "regress" and method.regress is Method.regress:
         raise InputError(f"rule is 'regress', but {method.name} has no features for it")
     if how.rule == "fixed" and method.usual_skill(source.space) is None:
         raise InputError(

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from comsd.agents.critics import PerSkill
 from comsd.agents.ddpg import DDPG
 from comsd.errors import InputError
 from comsd.methods.base import Method
 from comsd.nets import Adam
-from comsd.types import Batch, Metrics
+from comsd.types import Batch, Lesson, Metrics
 
 
 def check_compiler(device: torch.device) -> None:
@@ -44,35 +45,34 @@ def whole(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def compiled_learn(
     method: Method,
-) -> Callable[[Batch, Adam | None], tuple[Tensor, Metrics]]:
+) -> Callable[[Batch, Adam | None], Lesson]:
     """`Method.learn` with embedding, reward and loss compiled."""
 
-    def assess(batch: Batch) -> tuple[Tensor, Tensor | None, Metrics]:
+    def assess(batch: Batch) -> tuple[Tensor, Metrics, Lesson | None]:
         features = method.embed(batch)
         loss, metrics = method.loss(batch, features)
-        if method.config.reward_after:
-            return loss, None, metrics
-        with torch.no_grad():
-            reward, parts = method.reward(batch, features)
-        return loss, reward, metrics | parts
+        return loss, metrics, None if method.config.reward_after else method.lesson(batch, features)
 
-    assess, rewards = whole(assess), whole(method.rewards)
+    assess, lesson = whole(assess), whole(method.lesson)
 
-    def learn(batch: Batch, optimizer: Adam | None) -> tuple[Tensor, Metrics]:
+    def learn(batch: Batch, optimizer: Adam | None) -> Lesson:
         if optimizer is None:
-            return rewards(batch)
-        loss, reward, metrics = assess(batch)
+            return lesson(batch)
+        loss, metrics, learnt = assess(batch)
         optimizer.descend(loss)
-        if reward is None:
-            reward, parts = rewards(batch)
-            metrics |= parts
-        return reward, metrics
+        reward, parts, credit = lesson(batch) if learnt is None else learnt
+        return Lesson(reward, metrics | parts, credit)
 
     return learn
 
 
 def compile_agent(agent: DDPG) -> None:
-    """Replace the two steps of an agent by steps down its compiled losses."""
+    """Replace the two steps of an agent by steps down its compiled losses.
+
+    Not where rows go to heads by their skill: a graph has fixed shapes, so it would compute all.
+    """
+    if isinstance(agent.critic, PerSkill):
+        return
     critic_loss, actor_loss = whole(agent.critic_loss), whole(agent.actor_loss)
 
     @torch.enable_grad()

@@ -9,6 +9,7 @@ tau is the pair (s, s').
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -43,6 +44,7 @@ class Contrasted(NamedTuple):
     key: Tensor  # (B, d)  f1(tau), of any length
     query: Tensor  # (Q, d)  f2(z), a unit vector per distinct skill
     owner: Tensor | None  # (B, Q)  which query is whose; None: one each
+    before: Tensor | None = None  # (B, d)  embedding of s
 
 
 class Contrast(nn.Module):
@@ -63,8 +65,14 @@ class Contrast(nn.Module):
         skills, owner = self.space.distinct(batch.skill)
         if not self.skills_are_queries:
             skills = unit(skills if self.f2 is None else self.f2(skills))
-        state, key = self.f1(batch.obs, batch.next_obs)
-        return Contrasted(state, key, skills, owner)
+        states = self.f1.states(batch.obs, batch.next_obs)
+        return self.contrasted(states, self.f1.pair(states), skills, owner)
+
+    def contrasted(
+        self, states: Tensor, key: Tensor, query: Tensor, owner: Tensor | None
+    ) -> Contrasted:
+        before, after = states[:, : self.f1.dim], states[:, self.f1.dim :]
+        return Contrasted(after, key, query, owner, before)
 
     def loss(self, x: Contrasted) -> Tensor:
         # Eq. 7, negated
@@ -80,10 +88,16 @@ class Contrast(nn.Module):
         return own @ unit(x.key).T
 
     @torch.no_grad()
-    def descend(self, batch: Batch, optimizer: Adam) -> tuple[Contrasted, Tensor]:
+    def descend(
+        self,
+        batch: Batch,
+        optimizer: Adam,
+        also: Callable[[Contrasted], list[Tensor]] = lambda _: [],
+    ) -> tuple[Contrasted, Tensor]:
         """One step down the loss; what was embedded on the way, and the loss before the step.
 
-        The gradient is written out, which takes two thirds of the time of autograd.
+        The gradient is written out, which takes two thirds of the time of autograd. `also` gives
+        those of parameters that the optimizer holds beyond the contrast's own.
         """
         skills, owner = self.space.distinct(batch.skill)
         both = self.f1.interleave(batch.obs, batch.next_obs)
@@ -100,6 +114,7 @@ class Contrast(nn.Module):
             self.f2.run_back(through_norm(query_grad, query, norm), skill_pass)
             grads.append(skill_pass.flat_grad)
             self.f2.give_back(skill_pass)
-        optimizer.step(grads)
+        embedded = self.contrasted(states, key, query, owner)
+        optimizer.step(grads + also(embedded))
         self.f1.give_back(*passes)
-        return Contrasted(states[:, self.f1.dim :], key, query, owner), loss
+        return embedded, loss

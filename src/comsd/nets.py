@@ -38,6 +38,7 @@ class Scratch:
 
     x: Tensor  # the input of the pass
     norm: tuple[Tensor, Tensor, Tensor, Tensor]  # of the first layer: input, mean, 1 / std, output
+    route: Any  # which rows went where, for a network that sends them different ways
     flat_grad: Tensor
     layer_grads: list[tuple[Tensor, Tensor]]
     norm_grads: list[Tensor]
@@ -101,6 +102,7 @@ class MLP(nn.Module):
 
     flat: nn.Parameter
     mask: Tensor | None  # of the last layer's weights: what belongs to each head
+    copied: ClassVar[tuple[str, ...]] = ("norm", "heads", "shapes", "sizes")
 
     def __init__(
         self, *sizes: int, init: Init = "orthogonal", norm: bool = False, heads: int = 1
@@ -137,10 +139,10 @@ class MLP(nn.Module):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> MLP:
-        twin = MLP.__new__(MLP)
+        twin = type(self).__new__(type(self))
         nn.Module.__init__(twin)
-        twin.norm, twin.heads = self.norm, self.heads
-        twin.shapes, twin.sizes = self.shapes, self.sizes
+        for name in self.copied:
+            setattr(twin, name, getattr(self, name))
         twin.flat = copy.deepcopy(self.flat, memo)
         twin.register_buffer("mask", self.mask, persistent=False)
         twin.take_views()
@@ -187,10 +189,7 @@ class MLP(nn.Module):
         for i, hidden in enumerate(scratch.hidden):
             weight, bias = self.transposed[i]
             if i == 0 and self.norm:
-                torch.addmm(bias, x, weight, out=hidden)
-                scale, shift = self.norm_views
-                x, mean, rstd = layer_norm(hidden, (len(bias),), scale, shift, 1e-5)
-                scratch.norm = hidden, mean, rstd, x.tanh_()
+                x = self.run_norm(x, scratch)
             else:
                 x = add_relu(torch.mm(x, weight, out=hidden), bias)
         if self.narrow is not None:
@@ -198,6 +197,15 @@ class MLP(nn.Module):
             return torch.addmm(bias, weight, x.t()).t().contiguous(), scratch
         weight, bias = self.transposed[-1]
         return torch.addmm(bias, x, weight), scratch
+
+    def run_norm(self, x: Tensor, scratch: Scratch) -> Tensor:
+        """The first layer, LayerNorm and tanh."""
+        weight, bias = self.transposed[0]
+        hidden, (scale, shift) = scratch.hidden[0], self.norm_views
+        torch.addmm(bias, x, weight, out=hidden)
+        x, mean, rstd = layer_norm(hidden, (len(bias),), scale, shift, 1e-5)
+        scratch.norm = hidden, mean, rstd, x.tanh_()
+        return x
 
     def run_back(self, grad: Tensor, scratch: Scratch, weights: bool = True) -> Tensor:
         """Fills `scratch.flat_grad`; returns the gradient at the first layer's output."""
@@ -328,8 +336,12 @@ class PairEncoder(nn.Module):
 
     def forward(self, obs: Tensor, next_obs: Tensor) -> tuple[Tensor, Tensor]:
         """Embeddings of s' and of (s, s'), each (B, dim). Observations get no gradient."""
-        states = self.state(self.interleave(obs, next_obs)).view(len(obs), -1)  # (B, 2 dim)
+        states = self.states(obs, next_obs)
         return states[:, self.dim :], self.pair(states)
+
+    def states(self, obs: Tensor, next_obs: Tensor) -> Tensor:
+        """Embeddings of s and of s' side by side, (B, 2 dim)."""
+        return self.state(self.interleave(obs, next_obs)).view(len(obs), -1)
 
     def interleave(self, obs: Tensor, next_obs: Tensor) -> Tensor:
         """s, s', s, s', ... so that the embeddings of a pair lie side by side."""

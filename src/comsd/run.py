@@ -221,8 +221,15 @@ class Run:
         return np.random.SeedSequence(self.config.run.seed).spawn(5)
 
     def make_agent(self, env: Env, device: torch.device) -> Any:
-        make = AGENTS[self.spec.agent].make
-        return make(self.config.agent, self.space, self.obs_info(env, device), env.action_dim)
+        make, info = AGENTS[self.spec.agent].make, self.obs_info(env, device)
+        return make(self.config.agent, self.space, info, env.action_dim, self.critic_form)
+
+    @property
+    def critic_form(self) -> str:
+        """Fine-tuning goes on with the form of the run it starts from."""
+        if self.config.run.stage == "finetune":
+            return self.source.critic_form
+        return METHODS[self.config.run.method].critic if self.pretrains else "plain"
 
     def make_method(self, env: Env, device: torch.device) -> Method:
         config = self.config.method

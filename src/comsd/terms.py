@@ -55,15 +55,20 @@ class RunningMoments(nn.Module):
 
 
 @torch.no_grad()
-def knn_distances(source: Tensor, target: Tensor, k: int, *, ordered: bool = True) -> Tensor:
+def knn_distances(
+    source: Tensor, target: Tensor, k: int, *, ordered: bool = True, group: Tensor | None = None
+) -> Tensor:
     """Euclidean distances from each source row to its k nearest target rows, (B, k), ascending.
+
+    group: a number per row, for a source that is the target; only rows of the same group are
+    neighbours, and those that a group smaller than k lacks count as distance 0.
 
     A k-d tree for few dimensions on the CPU, otherwise one matrix product and a partial sort:
     at most a (B, N) table, never (B, N, d).
     """
     if len(target) < k:
         raise InputError(f"k is too large: {k} neighbours wanted among {len(target)} states")
-    if in_numpy(source) and source.shape[1] <= TREE_MAX_DIM:
+    if in_numpy(source) and source.shape[1] <= TREE_MAX_DIM and group is None:
         # A balanced tree recurses without end where denormals are flushed and values repeat.
         tree = KDTree(target.numpy(), leafsize=32, balanced_tree=False)
         distances, _ = tree.query(source.numpy(), k)
@@ -77,13 +82,18 @@ def knn_distances(source: Tensor, target: Tensor, k: int, *, ordered: bool = Tru
     squares = torch.mm(-2 * source, target.T).add_(norms)  # (B, N), each row short of its own
     if same:
         squares.diagonal().copy_(-own)
+    if group is not None:
+        squares.masked_fill_(group[:, None] != group, torch.inf)
     if in_numpy(squares):  # several times faster than torch's partial sort
         table = squares.numpy()
         table.partition(k - 1, 1)
         nearest = torch.from_numpy(np.sort(table[:, :k], 1) if ordered else table[:, :k])
     else:
         nearest = squares.topk(k, largest=False).values
-    return (nearest + own[:, None]).clamp_min_(0).sqrt_()
+    nearest = nearest + own[:, None]
+    if group is not None:
+        nearest.masked_fill_(nearest == torch.inf, 0)
+    return nearest.clamp_min_(0).sqrt_()
 
 
 def retrieval(scores: Tensor, skill: Tensor) -> Tensor:
@@ -113,25 +123,30 @@ class ParticleEntropy(nn.Module):
     """State entropy from the distances to the k nearest of the batch (Eq. 9 and 10).
 
     `log`:   mean over neighbours of log(d + floor), the paper's Eq. 10, self excluded;
-    `log1p`: log(1 + mean(max(d / scale - 5e-4, 0))), CIC's form, self among the k, `scale` the
+    `log1p`: log(1 + mean(max(d / scale - clip, 0))), CIC's form, self among the k, `scale` the
              running variance (CIC's code), mean (APS's) or std of all such distances.
     """
 
     FLOOR = 1e-3
-    CLIP = 5e-4
 
     def __init__(
         self,
         k: int,
         form: Literal["log", "log1p"],
         scale: Literal["variance", "mean", "std"] = "variance",
+        clip: float = 5e-4,
     ) -> None:
         super().__init__()
-        self.k, self.form, self.scale = k, form, scale
+        self.k, self.form, self.scale, self.clip = k, form, scale, clip
         self.moments = RunningMoments()
 
-    def forward(self, source: Tensor, target: Tensor | None = None) -> Tensor:
-        """(B,) rewards for the rows of `source` among those of `target` (by default itself)."""
+    def forward(
+        self, source: Tensor, target: Tensor | None = None, *, group: Tensor | None = None
+    ) -> Tensor:
+        """(B,) rewards for the rows of `source` among those of `target` (by default itself).
+
+        group: as for `knn_distances`, in the form `log1p`.
+        """
         if self.form == "log":
             if target is None:  # drop the zero distance of every row to itself
                 distances = knn_distances(source, source, self.k + 1)[:, 1:]
@@ -139,11 +154,11 @@ class ParticleEntropy(nn.Module):
                 distances = knn_distances(source, target, self.k)
             return (distances + self.FLOOR).log().mean(-1)
         target = source if target is None else target
-        distances = knn_distances(source, target, self.k, ordered=False)
+        distances = knn_distances(source, target, self.k, ordered=False, group=group)
         if self.training:
             self.moments.update(distances)
         scale = getattr(self.moments, self.scale).to(distances.dtype)
-        return (distances / scale - self.CLIP).clamp_min(0).mean(-1).log1p()
+        return (distances / scale - self.clip).clamp_min(0).mean(-1).log1p()
 
 
 def log_q(query: Tensor, key: Tensor, owner: Tensor | None, temperature: float) -> Tensor:
@@ -219,6 +234,17 @@ def info_nce_gradient(
     grad.addcmul_(owner, positive.mul_(share).sub_(1 / len(key))[:, None])
     key_grad = through_norm(grad @ scaled, unit_key, key_norm)
     return loss, key_grad, grad.T @ unit_key / temperature if to_query else query
+
+
+@torch.no_grad()
+def sinkhorn(logits: Tensor, rounds: int) -> Tensor:
+    """(B, K), rows that sum to one: exp(logits) scaled such that all columns weigh the same."""
+    table = (logits - logits.amax()).exp()
+    row, column = torch.ones_like(table[:, 0]), torch.ones_like(table[0])
+    for _ in range(rounds):
+        column = 1 / (row @ table)
+        row = 1 / (table @ column)
+    return row[:, None] * table * column
 
 
 def normalise(x: Tensor) -> tuple[Tensor, Tensor]:

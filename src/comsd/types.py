@@ -18,6 +18,14 @@ class ObsInfo(NamedTuple):
     std: Tensor  # (O,)
 
 
+class Lesson(NamedTuple):
+    """What a method made of a batch, for the agent to learn from."""
+
+    reward: Tensor  # (B,)
+    metrics: Metrics
+    credit: Tensor | None = None  # (B, Z)  the skill each row counts for; None: the one that acted
+
+
 class Batch(NamedTuple):
     """A flat batch of transitions; how it was gathered is nobody's business downstream."""
 

@@ -21,7 +21,8 @@ from comsd.types import ObsInfo
 @dataclass(frozen=True)
 class AgentKind:
     config_class: type[AgentConfig]
-    make: Callable[[Any, SkillSpace, ObsInfo, int], Any]  # (config, skills, observations, actions)
+    make: Callable[[Any, SkillSpace, ObsInfo, int, str], Any]
+    # (config, skills, observations, actions, form of the critic)
     learner: Callable[..., Learner]  # (environment, agent, method, seed) and, off-policy, a rule
     check: Callable[[Config, SkillSpace, Env], None] = lambda *_: None  # before a run
 

@@ -1,7 +1,7 @@
 """DDPG (Lillicrap et al. 2016) as in DrQ-v2 and URLB, for skill-conditioned off-policy learning.
 
 actor    [s, z]    -> H, LayerNorm, tanh -> H, ReLU -> tanh = mu
-critic   [s, z, a] -> H, LayerNorm, tanh -> twice: H, ReLU -> Q
+critic   [s, z, a] -> H, LayerNorm, tanh -> twice: H, ReLU -> Q      (other forms: critics.py)
 target   y = r + d * min(Q1', Q2')(s', z, a'),    a' = mu(s', z) + clipped noise
 """
 
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from comsd.agents.base import AgentConfig
+from comsd.agents.critics import CRITICS
 from comsd.config import setting
 from comsd.envs.base import Array
 from comsd.nets import MLP, Adam
@@ -51,12 +52,19 @@ class DDPGConfig(AgentConfig):
 class DDPG(nn.Module):
     """A deterministic skill-conditioned policy, its twin critic, and how they learn."""
 
-    def __init__(self, config: DDPGConfig, space: SkillSpace, obs: ObsInfo, actions: int) -> None:
+    def __init__(
+        self,
+        config: DDPGConfig,
+        space: SkillSpace,
+        obs: ObsInfo,
+        actions: int,
+        critic: str = "plain",  # its form
+    ) -> None:
         super().__init__()
         self.config, self.obs_dim = config, obs.dim
         seen, h = obs.dim + space.dim, config.hidden
         self.actor = MLP(seen, h, h, actions, norm=True)
-        self.critic = MLP(seen + actions, h, h, 1, norm=True, heads=2)
+        self.critic = CRITICS[critic](obs.dim, space.dim, actions, h)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
         self.actor_optimizer = Adam(self.actor.parameters(), config.lr)
         self.critic_optimizer = Adam(self.critic.parameters(), config.lr)
@@ -99,14 +107,23 @@ class DDPG(nn.Module):
     # --- learning -----------------------------------------------------------------------------
 
     @torch.no_grad()
-    def update(self, batch: Batch, reward: Tensor, generator: torch.Generator) -> Metrics:
-        """One step of critic, actor and target, for rewards (B,)."""
+    def update(
+        self,
+        batch: Batch,
+        reward: Tensor,
+        generator: torch.Generator,
+        credit: Tensor | None = None,
+    ) -> Metrics:
+        """One step of critic, actor and target, for rewards (B,).
+
+        credit: the skills (B, Z) whose values learn, if not those that acted.
+        """
         x = torch.cat([batch.obs, batch.skill], -1)
         next_x = torch.cat([batch.next_obs, batch.skill], -1)
         now, then = self.smoothing(2, batch.action, generator)
 
-        y = self.bootstrap(next_x, then, reward, batch.discount)
-        q, errors = self.critic_step(torch.cat([x, batch.action], -1), y)
+        y = self.bootstrap(next_x, then, reward, batch.discount, credit)
+        q, errors = self.critic_step(torch.cat([self.valued(x, credit), batch.action], -1), y)
         self.actor_step(x, now)
         self.target.flat.lerp_(self.critic.flat, self.config.target_ema)
         return {
@@ -121,9 +138,20 @@ class DDPG(nn.Module):
         bound = self.config.noise_clip
         return noise.mul_(self.config.noise).clamp_(-bound, bound)
 
-    def bootstrap(self, next_x: Tensor, noise: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
+    def valued(self, x: Tensor, credit: Tensor | None) -> Tensor:
+        """[s, z] with the skill whose value it is about."""
+        return x if credit is None else torch.cat([x[:, : self.obs_dim], credit], -1)
+
+    def bootstrap(
+        self,
+        next_x: Tensor,
+        noise: Tensor,
+        reward: Tensor,
+        discount: Tensor,
+        credit: Tensor | None = None,
+    ) -> Tensor:
         action = self.actor(next_x).tanh_().add_(noise).clamp_(-EDGE, EDGE)
-        q = self.target(torch.cat([next_x, action], -1))  # (B, 2)
+        q = self.target(torch.cat([self.valued(next_x, credit), action], -1))  # (B, 2)
         return torch.addcmul(reward, discount, q.amin(-1))
 
     # The two steps have their gradients written out, which takes two thirds of autograd's time;
@@ -144,7 +172,7 @@ class DDPG(nn.Module):
         q, valued = self.critic.run(torch.cat([x, action], -1))
         falls = (q == q.amin(-1, keepdim=True)).float().div_(-len(q))  # only the lesser head's
         below = self.critic.run_back(falls, valued, weights=False)
-        to_action = self.critic.layers[0][0][:, x.shape[1] :]
+        to_action = self.critic.layers[0][0][:, -action.shape[1] :]
         through_tanh = torch.mm(below, to_action).mul_(1 - mean.square())
         self.actor.run_back(through_tanh, taken)
         self.actor_optimizer.step([taken.flat_grad])

@@ -123,9 +123,19 @@ class RewardScale(nn.Module):
 
 
 class PPO(nn.Module):
-    """A skill-conditioned Beta policy, its value, and how they learn."""
+    """A skill-conditioned Beta policy, its value, and how they learn.
 
-    def __init__(self, config: PPOConfig, space: SkillSpace, obs: ObsInfo, actions: int) -> None:
+    It has no critic of actions, so the form a method asks for plays no part.
+    """
+
+    def __init__(
+        self,
+        config: PPOConfig,
+        space: SkillSpace,
+        obs: ObsInfo,
+        actions: int,
+        critic: str = "plain",
+    ) -> None:
         super().__init__()
         self.config = config
         skill = torch.ones(space.dim, device=obs.mean.device)

@@ -140,8 +140,8 @@ class OffPolicyLearner:
         if self.optimizer:
             for _ in range(self.config.representation_steps - 1):
                 self.learn(self.sample("replay"), self.optimizer)
-        reward, metrics = self.learn(batch, self.optimizer)  # representation and its reward
-        metrics |= self.agent.update(batch, reward, self.noise)  # critic, actor, target
+        reward, metrics, credit = self.learn(batch, self.optimizer)  # representation, its reward
+        metrics |= self.agent.update(batch, reward, self.noise, credit)  # critic, actor, target
         self.check(metrics)
         if self.updates % CHECKED == 0:  # a ReLU may hide from the figures what the weights hold
             raise_if_broken(self.agent.state_dict() | self.method.state_dict())

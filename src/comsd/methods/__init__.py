@@ -1,7 +1,9 @@
 """All methods by name; one file each, next to its paper's equations."""
 
+from comsd.methods.aps import APS
 from comsd.methods.base import Method, MethodConfig
 from comsd.methods.becl import BeCL
+from comsd.methods.cesd import CeSD
 from comsd.methods.cic import CIC
 from comsd.methods.comsd import ComSD
 from comsd.methods.csd import CSD
@@ -12,7 +14,7 @@ from comsd.methods.metra import METRA
 from comsd.methods.smm import SMM
 
 METHODS: dict[str, type[Method]] = {
-    m.name: m for m in (ComSD, CIC, DIAYN, SMM, BeCL, DADS, LSD, CSD, METRA)
+    m.name: m for m in (ComSD, CIC, DIAYN, SMM, APS, BeCL, CeSD, DADS, LSD, CSD, METRA)
 }
 
 __all__ = ["METHODS", "Method", "MethodConfig"]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from comsd.config import Setting, Settings, setting
 from comsd.nets import Adam, Init, Standardise
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
-from comsd.types import Batch, Metrics, ObsInfo
+from comsd.types import Batch, Lesson, Metrics, ObsInfo
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Method(nn.Module):
     spaces: ClassVar[tuple[type[SkillSpace], ...]] = (OneHot, Box, Sphere)
     reward_uses_skill: ClassVar[bool] = True
     reward_uses_order: ClassVar[bool] = False  # does the order of the rows matter?
+    critic: ClassVar[str] = "plain"  # its form, a key of `comsd.agents.critics.CRITICS`
     finetuning_rule: ClassVar[str] = "fixed"  # fixed, random, best-of-k or regress
     flag_orders_skills: ClassVar[bool] = False  # are they swept along the flag?
-    can_regress: ClassVar[bool] = False  # does `regress` answer?
 
     def __init__(self, config: MethodConfig, space: SkillSpace, obs: ObsInfo) -> None:
         super().__init__()
@@ -86,15 +86,24 @@ class Method(nn.Module):
         trained = [p for p in self.parameters() if p.requires_grad]
         return Adam(trained, self.config.lr) if trained else None
 
-    def learn(self, batch: Batch, optimizer: Adam | None) -> tuple[Tensor, Metrics]:
+    def credit(self, batch: Batch, features: Any) -> Tensor | None:
+        """The skill (B, Z) whose value each row is to teach; None: the skill that acted."""
+        return None
+
+    def learn(self, batch: Batch, optimizer: Adam | None) -> Lesson:
         """One step of the representation, and the rewards (B,) from the same forward pass."""
         if optimizer is None:
-            return self.rewards(batch)
+            return self.lesson(batch)
         features, metrics = self.descend(batch, optimizer)
-        with torch.no_grad():
-            features = self.embed(batch) if self.config.reward_after else features
-            reward, parts = self.reward(batch, features)
-        return reward, metrics | parts
+        again = self.config.reward_after
+        reward, parts, credit = self.lesson(batch, None if again else features)
+        return Lesson(reward, metrics | parts, credit)
+
+    @torch.no_grad()
+    def lesson(self, batch: Batch, features: Any = None) -> Lesson:
+        """Reward and credit, from features if there are any already."""
+        features = self.embed(batch) if features is None else features
+        return Lesson(*self.reward(batch, features), self.credit(batch, features))
 
     def scores(self, batch: Batch) -> Tensor | None:
         """(B, B): how well the skill of row i fits the transition of row j, if the method says."""

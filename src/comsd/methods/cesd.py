@@ -1,0 +1,144 @@
+"""CeSD: constrained ensemble exploration for skill discovery (Bai et al., ICML 2024).
+
+    h, L_nce = CIC's embedding of states and its contrast with the skills            Eq. 1
+    p(c | s) = softmax_c(cos(h(s), m_c) / 0.1),  a prototype m_c per skill           Eq. 2
+    L_proto  = -mean sum_c q(c | s') log p(c | s),  q the balanced p (Sinkhorn)      Eq. 3
+    c        ~ p(. | s')                         the partition a transition is in    Eq. 4
+    r_ent    = log(1 + mean_k max(|h_i - h_i^k| / V - 5e-4, 0)),  within c           Eq. 5
+    r_con    = weight / (1 + rows of c whose skill is another than c)                Eq. 6
+    r        = r_ent + r_con, for the value of skill c                               Eq. 7
+
+L_nce trains h, L_proto the prototypes alone. Each skill has value heads of its own, and those of
+skill c learn from the transitions in c, whoever acted. V is the running variance of the distances.
+Numbers are ours; departures: docs/methods/cesd.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from comsd.config import Setting, setting
+from comsd.contrast import Contrast, ContrastConfig, Contrasted
+from comsd.methods.base import Method
+from comsd.nets import Adam, with_gradient
+from comsd.skills import OneHot, SkillSpace
+from comsd.terms import ParticleEntropy, normalise, sinkhorn, through_norm, unit
+from comsd.types import Batch, Metrics, ObsInfo
+
+CODE, MAZE = "CeSD's code", "as the other methods in the maze"
+
+
+@dataclass(frozen=True)
+class CeSDConfig(ContrastConfig):
+    k: int = setting(16, "nearest neighbours, the point itself among them", CODE, low=2)
+    weight: float = setting(1.0, "weight of the constraint reward (Eq. 6)", CODE, low=0)
+    sharpness: float = setting(0.1, "temperature of the prototypes (Eq. 2)", CODE, low=0.03)
+    rounds: int = setting(6, "Sinkhorn iterations (Eq. 3)", "CeSD's code, for Walker", low=1)
+    outside: Literal["credit", "nothing"] = setting(
+        "credit", "outside its skill's partition a row earns for that one's skill, or nothing", CODE
+    )
+
+    tuned: ClassVar[dict[str, dict[str, Setting]]] = {
+        "robots": {"run.space": Setting("one-hot", CODE), "run.skills": Setting(16, CODE)},
+        "quadruped": {"rounds": Setting(5, CODE)},
+        "maze": {
+            "hidden": Setting(128, MAZE),
+            "lr": Setting(1e-3, MAZE),
+            "query": Setting("identity", MAZE),
+            "outside": Setting("nothing", "PPO can only teach the skill that acted"),
+        },
+    }
+
+
+class Prototypes(nn.Module):
+    """A direction per skill, in the space of state embeddings."""
+
+    def __init__(self, skills: int, dim: int, config: CeSDConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.centres = nn.Parameter(nn.init.orthogonal_(torch.empty(skills, dim)))
+
+    def logits(self, state: Tensor) -> Tensor:
+        return unit(state) @ unit(self.centres).T / self.config.sharpness  # Eq. 2
+
+    @torch.no_grad()
+    def gradient(self, x: Contrasted) -> tuple[Tensor, Tensor]:
+        """The loss of Eq. 3 and its gradient in the centres."""
+        assert x.before is not None
+        log_p = self.logits(x.before).log_softmax(-1)
+        q = sinkhorn(self.logits(x.state), self.config.rounds)
+        (state, _), (centre, norm) = normalise(x.before), normalise(self.centres)
+        to_centre = (log_p.exp() - q).T @ state / (self.config.sharpness * len(state))
+        return -(q * log_p).sum(-1).mean(), through_norm(to_centre, centre, norm)
+
+
+class Features(NamedTuple):
+    embedded: Contrasted
+    partition: Tensor  # (B, K)  one-hot, c
+
+
+class CeSD(Method):
+    name = "cesd"
+    paper = "Bai et al. 2024, constrained ensemble exploration for unsupervised skill discovery"
+    config_class = CeSDConfig
+    config: CeSDConfig
+    spaces = (OneHot,)
+    reward_uses_order = True  # partitions are drawn row by row
+    critic = "per-skill"
+    finetuning_rule = "random"
+
+    def __init__(self, config: CeSDConfig, space: SkillSpace, obs: ObsInfo) -> None:
+        super().__init__(config, space, obs)
+        self.contrast = Contrast(obs, space, config)
+        self.prototypes = Prototypes(space.dim, space.dim, config)
+        self.entropy = ParticleEntropy(config.k, "log1p", "variance")
+
+    @torch.no_grad()
+    def assign(self, embedded: Contrasted) -> Features:
+        """Eq. 4: drawn in training (adding Gumbel noise is drawing), otherwise the likeliest."""
+        logits = self.prototypes.logits(embedded.state)
+        if self.training:
+            logits = logits - torch.empty_like(logits).exponential_().log()
+        return Features(embedded, F.one_hot(logits.argmax(-1), self.space.dim).float())
+
+    def embed(self, batch: Batch) -> Features:
+        return self.assign(self.contrast(batch))
+
+    def loss(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
+        nce = self.contrast.loss(features.embedded)
+        proto, grad = self.prototypes.gradient(features.embedded)
+        both = nce + with_gradient(proto, (self.prototypes.centres, grad))
+        return both, {"cesd/nce": nce.detach(), "cesd/proto": proto}
+
+    @torch.no_grad()
+    def descend(self, batch: Batch, optimizer: Adam) -> tuple[Features, Metrics]:
+        metrics: Metrics = {}
+
+        def also(embedded: Contrasted) -> list[Tensor]:
+            metrics["cesd/proto"], grad = self.prototypes.gradient(embedded)
+            return [grad]
+
+        embedded, nce = self.contrast.descend(batch, optimizer, also)
+        return self.assign(embedded), {"cesd/nce": nce} | metrics
+
+    def reward(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
+        (embedded, partition), c = features, self.config
+        own = (partition * batch.skill).sum(-1)
+        strangers = partition.T @ (1 - own)  # (K,)
+        r_ent = self.entropy(embedded.state, group=partition.argmax(-1))  # Eq. 5
+        r_con = partition @ (c.weight / (1 + strangers))  # Eq. 6
+        reward = r_ent + r_con  # Eq. 7
+        parts = {"cesd/r_ent": r_ent, "cesd/r_con": r_con, "cesd/own": own}
+        parts |= {"cesd/variance": self.entropy.moments.variance}
+        return reward * own if c.outside == "nothing" else reward, parts
+
+    def credit(self, batch: Batch, features: Features) -> Tensor | None:
+        return features.partition if self.config.outside == "credit" else None
+
+    def scores(self, batch: Batch) -> Tensor:
+        return self.contrast.scores(self.contrast(batch))
