@@ -50,6 +50,7 @@ bench: install
 	$(BIN)/python benchmarks/update.py
 	$(BIN)/python benchmarks/methods.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/adaptation.py
 
 clean:
 	rm -rf .venv

@@ -1,0 +1,105 @@
+"""Fine-tuning beside pre-training, and an evaluation beside single episodes of dm_control.
+
+    python benchmarks/adaptation.py [rounds]
+
+1. Steps per second of fine-tuning, lite on Walker, against the loop of pre-training with the same
+   networks less the time of its representation; both in turn, in one process, one thread.
+2. Ten episodes of `walker_run` in one batch (`TaskEvaluator.returns`) against ten of dm_control one
+   after the other with the same policy, at the lite and at the paper's width.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from dm_control import suite
+from measure import best_of
+from training import Clock
+
+import comsd
+from comsd.adaptation import resolve_finetune, resolve_scratch
+from comsd.agents.ddpg import DDPG
+from comsd.config import resolve
+from comsd.evaluation.tasks import TaskEvaluator
+from comsd.learners.off_policy import OffPolicyLearner
+from comsd.run import Run
+
+CYCLES = 100  # of either kind in a round
+EPISODES = 10
+
+
+def learner_of(run: Run) -> OffPolicyLearner:
+    learner = run.learner()
+    assert isinstance(learner, OffPolicyLearner)
+    while not learner.cycle():
+        pass
+    return learner
+
+
+def seconds(learner: OffPolicyLearner) -> float:
+    began = time.perf_counter()
+    for _ in range(CYCLES):
+        learner.cycle()
+    return time.perf_counter() - began
+
+
+def throughput(folder: Path, rounds: int) -> None:
+    soon = {"random_steps": 1000}
+    short = {"steps": 100, "agent": soon | {"random_steps": 50}, "evaluate_every": 10**9}
+    source = comsd.pretrain("comsd", env="walker", preset="lite", run=folder / "source", **short)
+    torch.set_num_threads(1)
+    tuned = resolve_finetune(source, "walker_run", agent=soon)
+    tuning = learner_of(Run.create(folder / "tuned", *tuned, source))
+    pretraining = learner_of(
+        Run.create(folder / "pre", *resolve("comsd", "walker", "lite", agent=soon))
+    )
+    clock = Clock()
+    pretraining.learn = clock.wrap(pretraining.learn)
+    ratios = []
+    for _ in range(rounds):
+        clock.seconds = 0.0
+        before = seconds(pretraining) - clock.seconds
+        ratios.append(before / seconds(tuning))
+    low, middle, high = np.quantile(ratios, [0.1, 0.5, 0.9])
+    print("fine-tuning / (pre-training less its representation), lite, walker, 1 thread:")
+    print(f"  {middle:.3f} (10 % to 90 %: {low:.3f} to {high:.3f})")
+
+
+def evaluation(folder: Path, preset: str, rounds: int) -> None:
+    run = Run.create(folder / f"scratch-{preset}", *resolve_scratch("walker_run", preset))
+    torch.set_num_threads(1)
+    learner, look = run.learner(), TaskEvaluator(run)
+    agent, skill = learner.agent, learner.settled
+    assert isinstance(agent, DDPG)
+    assert skill is not None
+    env = suite.load("walker", "run", task_kwargs={"random": 0})
+
+    def ours() -> None:
+        look.returns(agent, skill)
+
+    def single() -> None:
+        play = agent.player(skill[None], None)
+        for _ in range(EPISODES):
+            step = env.reset()
+            while not step.last():
+                parts = [np.ravel(value) for value in step.observation.values()]
+                step = env.step(play(np.concatenate(parts)[None].astype(np.float32))[0])
+
+    ratios = [best_of(single, 1) / best_of(ours, 1) for _ in range(rounds)]
+    print(f"ten episodes, {preset} network: {np.median(ratios):.2f} times dm_control's speed")
+
+
+def main(rounds: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        throughput(Path(folder), rounds)
+        for preset in ("lite", "paper"):
+            evaluation(Path(folder), preset, max(1, rounds // 4))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 12)
