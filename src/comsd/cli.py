@@ -482,10 +482,12 @@ def report(words: list[str]) -> None:
 
 def methods(words: list[str]) -> None:
     reject(words, "methods")
-    table = Table("method", "skill spaces", "reward uses the skill", "paper", box=box.SIMPLE)
+    columns = ("method", "skill spaces", "critic", "fine-tuned skill", "extension points", "status")
+    table = Table(*columns, "paper", box=box.SIMPLE)
     for name, method in METHODS.items():
-        spaces = ", ".join(s.kind for s in method.spaces)
-        table.add_row(name, spaces, "yes" if method.reward_uses_skill else "no", method.paper)
+        spaces, points = (s.kind for s in method.spaces), method.extension_points()
+        row = (", ".join(spaces), method.critic, method.finetuning_rule, ", ".join(points))
+        table.add_row(name, *row, method.status, method.paper)
     show(table)
 
 

@@ -43,6 +43,7 @@ class Method(nn.Module):
 
     name: ClassVar[str]
     paper: ClassVar[str]
+    status: ClassVar[str] = "tested; no long runs yet"
     config_class: ClassVar[type[MethodConfig]] = MethodConfig
     spaces: ClassVar[tuple[type[SkillSpace], ...]] = (OneHot, Box, Sphere)
     reward_uses_skill: ClassVar[bool] = True
@@ -55,6 +56,14 @@ class Method(nn.Module):
         super().__init__()
         self.config, self.space = config, space
         self.standardise = Standardise(obs.mean, obs.std)
+
+    @classmethod
+    def extension_points(cls) -> list[str]:
+        """What it uses beyond a loss and a reward; docs/add-a-method.md explains each."""
+        hooks = ("credit", "regress", "descend", "optimizer", "scores", "health")
+        used = [name for name in hooks if getattr(cls, name) is not getattr(Method, name)]
+        tuned = cls.config_class.tuned.get("robots", {})
+        return used + [name.split(".")[1] for name in tuned if name.startswith("agent.")]
 
     def embed(self, batch: Batch) -> Any:
         """The forward pass that `loss` and `reward` share."""

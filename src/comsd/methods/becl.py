@@ -74,7 +74,9 @@ class Features(NamedTuple):
 class BeCL(Method):
     name = "becl"
     paper = "Yang et al. 2023, behavior contrastive learning for unsupervised skill discovery"
+    status = "measured: maze"
     config_class = BeCLConfig
+    finetuning_rule = "random"
     spaces = (OneHot,)
     reward_uses_order = True  # the positive is the next row of the same skill
 

@@ -78,6 +78,7 @@ class ComSDConfig(ContrastConfig):
 class ComSD(Method):
     name = "comsd"
     paper = "Liu et al., balancing state exploration and skill diversity (ComSD)"
+    status = "measured: maze, Walker"
     config_class = ComSDConfig
     flag_orders_skills = True  # by Eq. 11, so (0, 0.5, ..., 0.5) is fine-tuned
     config: ComSDConfig

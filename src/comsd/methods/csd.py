@@ -73,6 +73,7 @@ class CSD(Method):
     name = "csd"
     paper = "Park et al. 2023, controllability-aware unsupervised skill discovery"
     config_class = CSDConfig
+    finetuning_rule = "random"
     config: CSDConfig
     spaces = (OneHot, Sphere)  # a box has no direction to move back along
 

@@ -62,6 +62,7 @@ def normalised(x: Tensor) -> Tensor:
 class DADS(Method):
     name = "dads"
     paper = "Sharma et al. 2020, dynamics-aware unsupervised discovery of skills"
+    status = "measured: maze"
     config_class = DADSConfig
     config: DADSConfig
 

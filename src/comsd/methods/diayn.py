@@ -44,7 +44,9 @@ class DIAYNConfig(MethodConfig):
 class DIAYN(Method):
     name = "diayn"
     paper = "Eysenbach et al. 2019, diversity is all you need"
+    status = "measured: maze"
     config_class = DIAYNConfig
+    finetuning_rule = "random"
     spaces = (OneHot,)
 
     def __init__(self, config: DIAYNConfig, space: SkillSpace, obs: ObsInfo) -> None:

@@ -55,6 +55,7 @@ class LSD(Method):
     name = "lsd"
     paper = "Park et al. 2022, Lipschitz-constrained unsupervised skill discovery"
     config_class = LSDConfig
+    finetuning_rule = "random"
     spaces = (OneHot, Sphere)  # a box has no direction to move back along
 
     def __init__(self, config: LSDConfig, space: SkillSpace, obs: ObsInfo) -> None:

@@ -54,6 +54,7 @@ class METRA(Method):
     name = "metra"
     paper = "Park et al. 2024, METRA: scalable unsupervised RL with metric-aware abstraction"
     config_class = METRAConfig
+    finetuning_rule = "random"
     config: METRAConfig
     spaces = (OneHot, Sphere)  # a box has no direction to move back along
 
