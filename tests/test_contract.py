@@ -88,7 +88,7 @@ def test_every_parameter_gets_gradient(case: tuple[Method, str]) -> None:
 
 def test_reward_is_one_finite_number_per_row(case: tuple[Method, str]) -> None:
     method, kind = case
-    reward, metrics = rewards(method, make_batch(make_space(kind), ROWS))
+    reward, metrics = method.rewards(make_batch(make_space(kind), ROWS))
     assert reward.shape == (ROWS,)
     assert reward.dtype == torch.float32
     assert bool(torch.isfinite(reward).all())
