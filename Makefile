@@ -25,7 +25,7 @@ demo: install
 	@$(BIN)/comsd evaluate $(DEMO)
 
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 test-slow: install
 	$(BIN)/python -m pytest -m slow

@@ -12,9 +12,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from comsd import checkpoint
+from comsd.cli import main
 from comsd.learners.off_policy import OffPolicyLearner
 from comsd.run import TIME_COLUMNS, Run
 
@@ -35,6 +37,18 @@ def words(settings: dict[str, Any]) -> list[str]:
 
 def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "comsd.cli", *words]
+
+
+def call(words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """What a command answers, in this process: exit code, output, errors."""
+    code = 0
+    capsys.readouterr()
+    try:
+        main(words.split())
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    out, err = capsys.readouterr()
+    return code, out, err
 
 
 def start(run: Path, settings: dict[str, Any] = SMALL) -> subprocess.Popen[bytes]:

@@ -18,7 +18,7 @@ from comsd.agents.ddpg import DDPG
 from comsd.evaluation.tasks import TaskEvaluator
 from comsd.learners.off_policy import OffPolicyLearner
 from comsd.run import Run
-from processes import command, fingerprint, kill_after_a_save
+from processes import call, command, fingerprint, kill_after_a_save
 
 PRETRAINING: dict[str, Any] = {
     "env": "hopper",
@@ -204,7 +204,12 @@ def test_scratch_sees_no_skill(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(
-    words: str, message: str, source: Run, tuned: Run, tmp_path: Path
+    words: str,
+    message: str,
+    source: Run,
+    tuned: Run,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     unfinished = tmp_path / "unfinished"
     if "UNFINISHED" in words:
@@ -213,10 +218,8 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
         newest.rename(newest.with_name("000000000200"))
     for name, place in (("SOURCE", source.path), ("UNFINISHED", unfinished), ("TUNED", tuned.path)):
         words = words.replace(name, str(place))
-    answer = subprocess.run(
-        [*command(*words.split()), "--run", str(tmp_path / "run")], capture_output=True, text=True
-    )
-    assert answer.returncode == 2, answer.stderr
-    assert message in answer.stderr
-    assert answer.stderr.count("\n") == 1
+    code, _, err = call(f"{words} --run {tmp_path / 'run'}", capsys)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
     assert not (tmp_path / "run").exists()

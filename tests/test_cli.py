@@ -13,18 +13,9 @@ from comsd import checkpoint
 from comsd.cli import main
 from comsd.envs import ENVS
 from comsd.methods import METHODS
+from processes import call
 
 SMOKE = "--env maze-tree --preset smoke --skills 3"
-
-
-def call(words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    code = 0
-    try:
-        main(words.split())
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 @pytest.fixture(scope="module")

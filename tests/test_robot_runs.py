@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from comsd.learners.off_policy import OffPolicyLearner
 from comsd.run import Run
 from processes import (
     SMALL,
-    command,
+    call,
     die_inside_a_save,
     fingerprint,
     kill_after_a_save,
@@ -204,15 +203,13 @@ def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(
-    words: str, message: str, tmp_path: Path
+    words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    answer = subprocess.run(
-        [*command(*words.split()), "--run", str(run)], capture_output=True, text=True
-    )
-    assert answer.returncode == 2
-    assert message in answer.stderr
-    assert answer.stderr.count("\n") == 1
+    code, _, err = call(f"{words} --run {run}", capsys)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
     assert not run.exists()
 
 

@@ -14,19 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from comsd import checkpoint
-from comsd.analysis.figure import SweepFigures, draw_analysis
-from comsd.analysis.strips import control_step, draw_strips
-from comsd.analysis.video import write_video
 from comsd.config import choose
 from comsd.errors import InputError
 from comsd.evaluation.robots import MEAN_NEIGHBOURS, SWEEPS, Motion, RobotEvaluator, akd, sweeps
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from comsd.run import Run
 
 DPI = 150
@@ -89,6 +87,10 @@ def analyse_robot(
     run: Run, folder: Path, sweep: str, video: bool, report: Callable[[str], None]
 ) -> Analysis:
     """Measure all sweeps, draw one as strips and, if asked for, as a video."""
+    from comsd.analysis.figure import SweepFigures, draw_analysis  # only who draws waits for them
+    from comsd.analysis.strips import control_step, draw_strips
+    from comsd.analysis.video import write_video
+
     look, policy = RobotEvaluator(run), run.policy
     vectors = sweeps(run.space)
     choose("sweep", sweep, {name: SWEEPS[name] for name in vectors})

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from matplotlib.axes import Axes
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-from comsd.learners.base import Learner, Policy
+    from comsd.learners.base import Learner, Policy
 
 
 class Stopped(Exception):  # noqa: N818 (not an error)

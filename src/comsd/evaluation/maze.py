@@ -8,22 +8,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import matplotlib
 import numpy as np
 import torch
-from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
-from scipy.stats import entropy
 
 from comsd.envs.maze import MAZES, Maze, MazeEnv
 from comsd.learners.base import Learner, Policy
 from comsd.skills import SkillSpace
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from comsd.run import Run
 
 Cells = NDArray[np.int64]
@@ -94,12 +92,18 @@ def rollouts(
     return np.stack(path, 1).reshape(len(skills), per_skill, env.horizon + 1, 2)
 
 
+def entropy(counts: NDArray[Any], base: float = math.e) -> float:
+    """Of the distribution that the counts are proportional to."""
+    share = counts[counts > 0] / counts.sum()
+    return float(-(share * np.log(share)).sum() / math.log(base))
+
+
 def corrected_information(label: Cells, value: Cells) -> float:
     """I(label; value) in nats from counts, each entropy with Miller and Madow's correction."""
 
     def nats(*columns: Cells) -> float:
         counts = np.unique(np.stack(columns), axis=1, return_counts=True)[1]
-        return float(entropy(counts)) + (len(counts) - 1) / (2 * counts.sum())
+        return entropy(counts) + (len(counts) - 1) / (2 * counts.sum())
 
     return float(nats(label) + nats(value) - nats(label, value))
 
@@ -152,7 +156,7 @@ def measure(maze: Maze, paths: NDArray[np.float32], seed: int = 0) -> dict[str, 
     territory = np.bincount(share.argmax(0)[visited], minlength=num_skills)
     owned = [o for o in arms + branches if o is not None]
     return {
-        "occupancy_entropy": float(entropy(counts.sum(0))) / math.log(num_cells),
+        "occupancy_entropy": entropy(counts.sum(0)) / math.log(num_cells),
         "owned_arms": float(sum(o is not None for o in arms)),
         "owned_branches": float(sum(o is not None for o in branches)),
         "arms_and_branches_apart": float(
@@ -165,7 +169,7 @@ def measure(maze: Maze, paths: NDArray[np.float32], seed: int = 0) -> dict[str, 
         "occupancy_distance": float(np.mean(distances)),
         "nearest_occupancy_distance": float(np.min(distances)),
         "duplicate_pairs": float(np.sum(np.array(distances) < DUPLICATES)),
-        "territory_evenness": float(entropy(territory)) / log_skills,
+        "territory_evenness": entropy(territory) / log_skills,
         "skills_without_territory": float(np.sum(territory == 0)),
     }
 
@@ -201,6 +205,8 @@ class MazeEvaluator:
 
 
 def skill_colours(n: int) -> list[tuple[float, ...]]:
+    import matplotlib  # only who draws waits for it
+
     if n <= 20:  # the first n of a palette, as integers select them
         return [matplotlib.colormaps["tab10" if n <= 10 else "tab20"](i) for i in range(n)]
     return [tuple(c) for c in matplotlib.colormaps["turbo"](np.linspace(0, 1, n))]
@@ -208,6 +214,8 @@ def skill_colours(n: int) -> list[tuple[float, ...]]:
 
 def draw_maze(axes: Axes, maze: Maze, paths: NDArray[np.float32]) -> None:
     """Rollouts (skills, rollouts, time, 2) in one colour per skill, inside the walls."""
+    from matplotlib.collections import LineCollection
+
     for skill, colour in zip(paths, skill_colours(len(paths)), strict=True):
         axes.add_collection(
             LineCollection(list(skill), colors=[colour], alpha=0.25, linewidths=1.5)

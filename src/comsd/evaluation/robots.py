@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -31,6 +30,8 @@ from comsd.terms import knn_distances, retrieval
 from comsd.types import Batch
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from comsd.run import Run
 
 States = NDArray[np.float32]  # (skills, time, O)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -20,6 +19,8 @@ from comsd.evaluation.base import Stopped, never
 from comsd.learners.base import Learner, Policy
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from comsd.run import Run
 
 

@@ -17,11 +17,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from comsd import checkpoint
 from comsd.adaptation import FinetuneSettings
@@ -31,6 +31,9 @@ from comsd.methods import METHODS
 from comsd.reproduce.exhibits import COMPARED, EXHIBITS, Exhibit
 from comsd.reproduce.statistics import Summary, interval, summarise
 from comsd.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PRESETS = ("paper", "lite", "smoke")
 STAGES = ("pretrain", "finetune", "combine", "scratch")
@@ -175,13 +178,8 @@ def returns_section(exhibit: Exhibit, stage: str, found: list[Found]) -> Section
 
 
 def curves(tasks: list[str], arms: list[str], found: list[Found]) -> Figure:
-    columns = min(4, len(tasks))
-    rows = -(-len(tasks) // columns)
-    figure = Figure(figsize=(3.6 * columns, 2.9 * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for axes in grid.flat[len(tasks) :]:
-        axes.axis("off")
-    for axes, task in zip(grid.flat, tasks, strict=False):
+    figure, grid = panels(len(tasks), 4, 3.6, 2.9)
+    for axes, task in zip(grid, tasks, strict=True):
         for i, arm in enumerate(arms):
             runs = [f.curve("return") for f in found if (f.env, f.arm) == (task, arm)]
             if not runs:
@@ -195,8 +193,8 @@ def curves(tasks: list[str], arms: list[str], found: list[Found]) -> Figure:
         axes.set_title(task, fontsize=10)
         axes.set_ylim(bottom=0)
         axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
-    grid[0, 0].set_ylabel("return")
-    grid[0, 0].legend(frameon=False, fontsize=8)
+    grid[0].set_ylabel("return")
+    grid[0].legend(frameon=False, fontsize=8)
     return figure
 
 
@@ -218,13 +216,8 @@ def behaviour_section(exhibit: Exhibit, found: list[Found]) -> Section | None:
 
 def bars(cells: list[Cell], arms: list[str]) -> Figure:
     titles = [t for t in BARS.values() if any(c.row == t for c in cells)]
-    columns = min(4, len(titles))
-    rows = -(-len(titles) // columns)
-    figure = Figure(figsize=(3.3 * columns, 2.8 * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for axes in grid.flat[len(titles) :]:
-        axes.axis("off")
-    for axes, title in zip(grid.flat, titles, strict=False):
+    figure, grid = panels(len(titles), 4, 3.3, 2.8)
+    for axes, title in zip(grid, titles, strict=True):
         for i, arm in enumerate(arms):
             for cell in (c for c in cells if (c.row, c.arm) == (title, arm)):
                 axes.bar(i, cell.ours.mean, yerr=cell.ours.sd, color=f"C{i}", capsize=3)
@@ -248,16 +241,27 @@ def maze_section(exhibit: Exhibit, found: list[Found]) -> Section | None:
         if (values := [float(f.rows[-1][name]) for f in mine if (f.env, f.arm) == (label, arm)])
     ]
     labels = sorted({f.env for f in mine}, key=lambda e: int(e.rpartition("-")[2]))
-    figure = Figure(figsize=(2.6 * len(arms), 2.8 * len(labels)), layout="constrained")
-    grid = figure.subplots(len(labels), len(arms), squeeze=False)
-    for row, label in zip(grid, labels, strict=True):
-        for axes, arm in zip(row, arms, strict=True):
-            axes.axis("off")
-            first = next((f for f in mine if (f.env, f.arm) == (label, arm)), None)
-            if first:
-                evaluator(first.run).draw(axes, first.run.policy)
-                axes.set_title(f"{arm}, {label.rpartition('-')[2]} skills", fontsize=10)
+    figure, grid = panels(len(arms) * len(labels), len(arms), 2.6, 2.8)
+    for axes, (label, arm) in zip(grid, product(labels, arms), strict=True):
+        axes.axis("off")
+        first = next((f for f in mine if (f.env, f.arm) == (label, arm)), None)
+        if first:
+            evaluator(first.run).draw(axes, first.run.policy)
+            axes.set_title(f"{arm}, {label.rpartition('-')[2]} skills", fontsize=10)
     return Section(exhibit, cells, [figure], ["pictures: the first seed"])
+
+
+def panels(count: int, columns: int, width: float, height: float) -> tuple[Figure, list[Any]]:
+    """A figure with that many axes, the rest of its grid left blank."""
+    from matplotlib.figure import Figure  # only who draws waits for it
+
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    every = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes in every[count:]:
+        axes.axis("off")
+    return figure, every[:count]
 
 
 def sections(found: list[Found]) -> list[Section]:
