@@ -13,11 +13,13 @@ import pytest
 import torch
 
 import comsd
-from comsd.adaptation import resolve_combine, resolve_finetune
+from comsd.adaptation import FinetuneSettings, resolve_combine, resolve_finetune
 from comsd.agents.ddpg import DDPG
 from comsd.evaluation.tasks import TaskEvaluator
 from comsd.learners.off_policy import OffPolicyLearner
+from comsd.methods import METHODS
 from comsd.run import Run
+from comsd.skills import Sphere
 from processes import call, command, fingerprint, kill_after_a_save
 
 PRETRAINING: dict[str, Any] = {
@@ -49,6 +51,23 @@ def fresh(source: Run, place: Path, critic_init: str) -> tuple[DDPG, DDPG]:
     assert isinstance(learner, OffPolicyLearner)
     assert isinstance(before, DDPG)
     return learner.agent, before
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_is_fine_tuned_by_its_rule_and_combined(name: str, tmp_path: Path) -> None:
+    short: dict[str, Any] = {"preset": "smoke", "steps": 260, "evaluate_every": 10**6}
+    skills = comsd.pretrain(name, env="hopper", run=tmp_path / "skills", **short)
+    tuned = comsd.finetune(skills, task="hopper_hop", run=tmp_path / "tuned", steps=300)
+    rule = METHODS[name].finetuning_rule
+    assert isinstance(tuned.config.adapt, FinetuneSettings)
+    assert tuned.config.adapt.rule == rule
+    assert (tuned.evaluations.rows()[0]["step"] == "0") == (rule != "regress")
+    if isinstance(skills.space, Sphere):
+        assert tuned.skill.norm().item() == pytest.approx(1, abs=1e-5)
+    combined = comsd.combine(skills, task="hopper_hop", run=tmp_path / "combined", steps=300)
+    assert isinstance(combined.policy, DDPG)
+    assert combined.policy.actor.shapes[-1][0] == skills.space.dim
+    assert comsd.evaluate(tuned).metrics["return"] >= 0
 
 
 @pytest.mark.parametrize("critic_init", ["trunk", "none", "full"])

@@ -108,6 +108,8 @@ def resolve_finetune(
     if source.spec.name in ("hopper", "cheetah"):
         adapted |= settings("paper, hyper-parameter table", agent__lr=SLOW)
     words = ("task", task, preset or before.preset)
+    if words[-1] == "smoke":
+        adapted |= settings("a few seconds, for tests", adapt__regress_after=200)
     config, _ = resolve(*words, stage="finetune", adapted=adapted, **overrides)
     adapted |= settings("the skill rule", agent__hold=hold_of(config))
     config, sources = resolve(*words, stage="finetune", adapted=adapted, **overrides)
@@ -129,6 +131,10 @@ def check_rule(config: Config, source: Run) -> None:
     assert isinstance(how, FinetuneSettings)
     if how.rule == "regress" and method.regress is Method.regress:
         raise InputError(f"rule is 'regress', but {method.name} has no features for it")
+    if how.rule == "regress" and how.regress_after >= config.run.steps:
+        raise InputError(
+            f"regress_after is {how.regress_after}; it must be less than steps {config.run.steps}"
+        )
     if how.rule == "fixed" and method.usual_skill(source.space) is None:
         raise InputError(
             f"rule is 'fixed', but {source.space.kind} skills have none that stands out; "

@@ -7,10 +7,10 @@ import dataclasses
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, get_args, get_type_hints
+from typing import Annotated, Literal, NoReturn, get_type_hints
 
 import tyro
 from rich import box
@@ -20,7 +20,7 @@ from rich.table import Table
 import comsd
 from comsd.adaptation import FinetuneSettings, resolve_combine, resolve_finetune, resolve_scratch
 from comsd.analysis import Analysis
-from comsd.config import Config, RunSettings, Settings, choose, resolve
+from comsd.config import Config, RunSettings, choose, resolve
 from comsd.doctor import examine
 from comsd.envs import ENVS, TASKS, env_spec
 from comsd.errors import InputError, Interrupted, RunError
@@ -28,6 +28,7 @@ from comsd.evaluation import evaluator
 from comsd.evaluation.robots import MEAN_NEIGHBOURS, SWEEPS
 from comsd.methods import METHODS
 from comsd.methods.files import register_file
+from comsd.options import Arg, Resolver, check_words, options_of, peek, shown, taken
 from comsd.reproduce import EXHIBITS, LocalExecutor, Plan, execute, exhibit, make_plan, write_report
 from comsd.run import Run
 
@@ -51,8 +52,6 @@ comsd: unsupervised skill discovery
   comsd COMMAND --help                 what each option means
   comsd COMMAND --method-file FILE     with the methods that a Python file of yours defines
 """
-
-Arg = tyro.conf.arg
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -93,127 +92,7 @@ def say(message: str) -> None:
         print(message, file=sys.stderr, flush=True)
 
 
-# --- pretrain, config: every setting is an option ------------------------------------------------
-
-
-Resolver = Callable[..., tuple[Config, dict[str, str]]]  # explicit settings -> config, sources
-
-FIXED = {  # what the command itself says, per stage
-    "pretrain": {"run.stage", "run.method"},
-    "finetune": {"run.stage", "run.method", "run.env", "run.space", "run.skills", "adapt.source"},
-}
-FIXED["combine"] = FIXED["scratch"] = FIXED["finetune"]
-
-
-def shown(config: Config) -> Iterator[tuple[str, str, Settings, dataclasses.Field[Any]]]:
-    """Every setting that can be chosen: its group, its name as an option, where it is."""
-    for group in config.groups:
-        settings = getattr(config, group)
-        prefix = f"{group}." if group in ("method", "agent") else ""
-        for f in dataclasses.fields(settings):
-            if f"{group}.{f.name}" not in FIXED[config.run.stage]:
-                yield group, prefix + f.name, settings, f
-
-
-def as_options(group: str, config: Config, sources: dict[str, str]) -> type[Any]:
-    """A twin of a settings class that shows tyro the meaning and the source of each value."""
-    fields: list[tuple[str, Any, Any]] = []
-    for owner, _, settings, f in shown(config):
-        if owner == group:
-            note = f"{f.metadata['help']} [{sources[f'{group}.{f.name}']}]"
-            hint = get_type_hints(type(settings))[f.name]
-            fields.append((f.name, Annotated[hint, Arg(help=note)], getattr(settings, f.name)))
-    return dataclasses.make_dataclass(group, fields, frozen=True)
-
-
-def option_types(config: Config) -> dict[str, Any]:
-    """Every option of a config with the type of its value; None for switches."""
-    types: dict[str, Any] = {"--run": Path}
-    for _, name, settings, f in shown(config):
-        hint = get_type_hints(type(settings))[f.name]
-        group, dot, last = name.replace("_", "-").rpartition(".")
-        if hint is bool:
-            types |= {f"--{group}{dot}{last}": None, f"--{group}{dot}no-{last}": None}
-        else:
-            types[f"--{group}{dot}{last}"] = hint
-    return types
-
-
-def check_words(
-    words: list[str],
-    types: dict[str, Any],
-    places: Sequence[str] = (),
-    several: Sequence[str] = (),
-) -> None:
-    """Say in one sentence which option or value is wrong, before tyro says it in a box.
-
-    places: what stands without an option; several: options that take any number of values.
-    """
-    missing, rest = list(places), list(words)
-    if "-h" in words or "--help" in words:
-        return
-    while rest:
-        option, equals, value = rest.pop(0).partition("=")
-        if missing and not option.startswith("-"):
-            missing.pop(0)
-            continue
-        expected = choose("option", option.replace("_", "-"), types)
-        if expected is None:
-            continue
-        if not equals:
-            if not rest:
-                raise InputError(f"{option} needs a value")
-            value = rest.pop(0)
-        while option in several and rest and not rest[0].startswith("-"):
-            rest.pop(0)
-        if choices := get_args(expected):
-            choose(option, value, dict.fromkeys(choices))
-        elif expected in (int, float):
-            try:
-                expected(value)
-            except ValueError:
-                kind = "a whole number" if expected is int else "a number"
-                raise InputError(f"{option} is {value!r}; it must be {kind}") from None
-    if missing:
-        raise InputError(f"{missing[0]} is missing")
-
-
-def options_of(
-    prog: str, words: list[str], resolver: Resolver
-) -> tuple[Config, dict[str, str], Path | None]:
-    """The config that the words ask for, and the directory if they name one."""
-    base, sources = resolver()
-    check_words(words, option_types(base))
-    twins = {group: as_options(group, base, sources) for group in base.groups}
-    place = Annotated[Path | None, Arg(help="directory of the run [runs/...]")]
-    flat = [group for group in twins if group in ("run", "adapt")]  # without a prefix
-    fields = [
-        (f"{g}_settings" if g in flat else g, Annotated[t, Arg(name="" if g in flat else g)], t())
-        for g, t in twins.items()
-    ]
-    options = dataclasses.make_dataclass("options", [*fields, ("run", place, None)])
-    parsed = tyro.cli(options, prog=prog, args=words)
-    given = {
-        group: {
-            name: value
-            for name, value in dataclasses.asdict(
-                getattr(parsed, f"{group}_settings" if group in flat else group)
-            ).items()
-            if value != getattr(getattr(base, group), name)
-        }
-        for group in twins
-    }
-    return *resolver(**given), parsed.run
-
-
-def peek(words: list[str], option: str) -> str | None:
-    """The value of an option whose choice decides about the others."""
-    for i, word in enumerate(words):
-        if word == option and i + 1 < len(words):
-            return words[i + 1]
-        if word.startswith(f"{option}="):
-            return word.split("=", 1)[1]
-    return None
+# --- pretrain, config -----------------------------------------------------------------------------
 
 
 def chosen(command: str, words: list[str]) -> tuple[Config, dict[str, str], Path | None]:
@@ -258,17 +137,6 @@ def config(words: list[str]) -> None:
 
 
 # --- finetune, combine: a run and a task ----------------------------------------------------------
-
-
-def taken(words: list[str], option: str) -> tuple[str | None, list[str]]:
-    """The value of an option, and the words without it."""
-    value = peek(words, option)
-    if value is None:
-        if option in words:
-            raise InputError(f"{option} needs a value")
-        return None, words
-    at = next(i for i, w in enumerate(words) if w == option or w.startswith(f"{option}="))
-    return value, words[:at] + words[at + (2 if words[at] == option else 1) :]
 
 
 def adapt(command: Literal["finetune", "combine"], words: list[str]) -> None:

@@ -1,0 +1,80 @@
+"""Fine-tuning and combination on Walker behind results/adaptation.
+
+    python experiments/adaptation.py run      # trains what is missing; resumes
+    python experiments/adaptation.py collect  # writes the CSV files, configs and the report
+
+Runs go to runs/lite, in the layout of `comsd reproduce`; pre-trainings are those of results/walker.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from comsd.adaptation import FinetuneSettings
+from comsd.cli import main
+from comsd.reproduce import write_report
+from comsd.reproduce.report import commit_of, find
+
+ROOT = Path(__file__).parent.parent
+RUNS, RESULTS = ROOT / "runs", ROOT / "results" / "adaptation"
+COMMON = "--preset lite --domains walker --methods comsd cic"
+
+
+def run() -> None:
+    for words in (
+        f"reproduce finetuning {COMMON} --seeds 3 --dir {RUNS}",
+        f"reproduce combination {COMMON} --seeds 1 --tasks walker_stand walker_run --dir {RUNS}",
+        f"reproduce behaviour {COMMON} --seeds 3 --dir {RUNS}",
+    ):
+        main(words.split())
+
+
+def write(name: str, rows: list[dict[str, Any]]) -> None:
+    with (RESULTS / name).open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def collect() -> None:
+    shutil.rmtree(RESULTS / "configs", ignore_errors=True)
+    (RESULTS / "configs").mkdir(parents=True)
+    found, unfinished = find(RUNS / "lite")
+    print("unfinished:", ", ".join(unfinished) or "none")
+    evaluations: list[dict[str, Any]] = []
+    runs: list[dict[str, Any]] = []
+    for f in found:
+        if f.stage == "pretrain":
+            continue
+        what = {"stage": f.stage, "task": f.env, "arm": f.arm, "seed": f.seed}
+        evaluations += [what | row for row in f.rows]
+        adapt = f.run.config.adapt
+        runs.append(
+            what
+            | {
+                "rule": adapt.rule if isinstance(adapt, FinetuneSettings) else "",
+                "steps": f.run.config.run.steps,
+                "return": f.rows[-1]["return"],
+                "commit": commit_of(f.run),
+            }
+        )
+        record = json.loads((f.run.path / "config.json").read_text())
+        config = RESULTS / "configs" / f"{f.stage}-{f.env}-{f.arm}-{f.seed}.json"
+        config.write_text(json.dumps(record, indent=1) + "\n")
+    write("runs.csv", runs)
+    write("evaluations.csv", evaluations)
+    page = write_report(RUNS)
+    for table in page.parent.glob("lite-*"):
+        shutil.copy(table, RESULTS)
+    shutil.copy(page, RESULTS)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] not in (["run"], ["collect"]):
+        sys.exit(__doc__)
+    run() if sys.argv[1:] == ["run"] else collect()
