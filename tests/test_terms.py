@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -187,3 +188,9 @@ def test_nce_of_continuous_skills_and_its_gradient(rows: int, left_out: float | 
     torch.testing.assert_close(loss, wanted)
     ours = torch.autograd.grad(loss, [query, key])
     torch.testing.assert_close(ours, torch.autograd.grad(wanted, [query, key]))
+
+
+@pytest.mark.parametrize("scale", ["variance", "mean", "std"])
+def test_points_that_coincide_have_no_entropy(scale: Literal["variance", "mean", "std"]) -> None:
+    entropy = ParticleEntropy(3, "log1p", scale)
+    assert entropy(torch.zeros(8, 2)).tolist() == [0] * 8

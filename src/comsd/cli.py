@@ -330,8 +330,9 @@ def show_plan(plan: Plan, root: Path, slots: int) -> None:
     show(table)
     hours = plan.seconds(root) / 3600
     kind = f"{plan.exhibit.name} ({plan.exhibit.where}), preset {plan.preset}"
-    print(f"{kind}: {len(plan.jobs)} jobs in {root}; left: about {hours:.2g} core hours, ", end="")
-    print(f"{hours / slots:.2g} hours with {slots} processes", flush=True)
+    left = [f"{h:.2g}" if h < 10 else f"{h:,.0f}" for h in (hours, hours / slots)]
+    print(f"{kind}: {len(plan.jobs)} jobs in {root}; left: about {left[0]} core hours, ", end="")
+    print(f"{left[1]} hours with {slots} processes", flush=True)
 
 
 @dataclasses.dataclass(frozen=True)

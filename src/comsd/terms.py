@@ -157,7 +157,7 @@ class ParticleEntropy(nn.Module):
         distances = knn_distances(source, target, self.k, ordered=False, group=group)
         if self.training:
             self.moments.update(distances)
-        scale = getattr(self.moments, self.scale).to(distances.dtype)
+        scale = getattr(self.moments, self.scale).to(distances.dtype).clamp_min(1e-20)
         return (distances / scale - self.clip).clamp_min(0).mean(-1).log1p()
 
 

@@ -146,10 +146,12 @@ def jobs_of(
 def seconds_of(job: Job) -> float:
     if job.stage == "analyse":
         return START + ANALYSIS
+    family = env_spec(job.env).families[0]
+    like = {"robots": "walker", "tasks": "walker_run"}.get(family, job.env)  # one for all robots
     if job.stage == "pretrain":
-        per_step, steps = pace(job.arm.method, job.env, job.preset)
+        per_step, steps = pace(job.arm.method, like, job.preset)
     else:
-        per_step, steps = pace(None, job.env, job.preset)
+        per_step, steps = pace(None, like, job.preset)
         if job.stage == "combine":
             steps = COMBINED_STEPS.get(job.preset, steps)
     return START + per_step * steps

@@ -27,7 +27,6 @@ from comsd import checkpoint
 from comsd.adaptation import FinetuneSettings
 from comsd.errors import InputError
 from comsd.evaluation import evaluator
-from comsd.methods import METHODS
 from comsd.reproduce.exhibits import COMPARED, EXHIBITS, Exhibit
 from comsd.reproduce.statistics import Summary, interval, summarise
 from comsd.run import Run
@@ -138,7 +137,7 @@ def arms_of(exhibit: Exhibit, found: Iterable[Found]) -> list[str]:
     there = {f.arm for f in found}
     names = [arm.name for arm in exhibit.arms]
     if exhibit.arms == COMPARED:
-        names += [name for name in METHODS if name not in names]
+        names += sorted(there - {*names, REFERENCE})
     shown = [name for name in ([REFERENCE] if exhibit.reference else []) + names if name in there]
     return shown if len(shown) > 1 else []
 
