@@ -15,6 +15,8 @@ import torch
 import comsd
 from comsd.adaptation import FinetuneSettings, resolve_combine, resolve_finetune
 from comsd.agents.ddpg import DDPG
+from comsd.cli import main
+from comsd.errors import InputError
 from comsd.evaluation.tasks import TaskEvaluator
 from comsd.learners.off_policy import OffPolicyLearner
 from comsd.methods import METHODS
@@ -128,6 +130,19 @@ def test_the_values_of_the_paper(source: Run) -> None:
     assert (config.run.space, config.run.skills) == ("none", 0)
 
 
+def test_what_belongs_to_the_skills_cannot_be_changed(source: Run) -> None:
+    changes: list[dict[str, Any]] = [{"skills": 4}, {"agent": {"hidden": 64}}]
+    for settings in changes:
+        with pytest.raises(InputError, match="that of the pre-trained run"):
+            resolve_finetune(source, "hopper_hop", **settings)
+
+
+def test_a_flag_counts_even_if_it_names_the_default(source: Run, tmp_path: Path) -> None:
+    words = f"combine {source.path} --task hopper_hop --hold 10 --agent.discount 0.99 --steps 210"
+    main([*words.split(), "--run", str(tmp_path / "run")])
+    assert Run(tmp_path / "run").config.agent.__dict__["discount"] == 0.99
+
+
 def test_a_held_choice_is_discounted_as_several_steps(source: Run) -> None:
     config, sources = resolve_combine(source, "hopper_hop", adapt={"hold": 3})
     assert config.agent.__dict__["discount"] == pytest.approx(0.99**3)
@@ -218,6 +233,9 @@ def test_scratch_sees_no_skill(tmp_path: Path) -> None:
         ("finetune SOURCE --task hopper_hop --rule best", "--rule is 'best'"),
         ("finetune SOURCE --task hopper_hop --rule regress", "comsd has no features for it"),
         ("finetune SOURCE --task hopper_hop --tries 1", "adapt.tries is 1; it must be at least 2"),
+        ("finetune SOURCE --task hopper_hop --rule best-of-k --tries 3", "tries is 3"),
+        ("finetune SOURCE --task hopper_hop --rule best-of-k --steps 200", "must fit into steps"),
+        ("finetune SOURCE --task hopper_hop --agent.hidden 64", "option is '--agent.hidden'"),
         ("combine SOURCE --task hopper_hop --hold 0", "hold is 0; it must be at least 1"),
         ("pretrain comsd --env hopper_hop", "env is 'hopper_hop', a task"),
     ],

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,7 @@ import pytest
 
 from comsd.cli import main
 from comsd.envs import TASKS
-from comsd.errors import InputError, RunError
+from comsd.errors import InputError, Interrupted, RunError
 from comsd.methods import METHODS
 from comsd.reproduce import EXHIBITS, Job, Plan, execute, exhibit, make_plan, write_report
 from comsd.reproduce.exhibits import Arm
@@ -92,6 +94,7 @@ def test_variants_are_told_apart() -> None:
         ("reproduce finetuning --domains warker", "domains is 'warker' (did you mean 'walker'?)"),
         ("reproduce finetuning --methods cik", "methods is 'cik' (did you mean 'cic'?)"),
         ("reproduce finetuning --tasks walker_fly", "tasks is 'walker_fly'"),
+        ("reproduce finetuning --domains walker --tasks hopper_hop", "tasks is 'hopper_hop'"),
         ("reproduce finetuning --preset big", "--preset is 'big'; allowed: paper, lite, smoke"),
         ("reproduce finetuning --jobs -1", "jobs is -1"),
         ("report nowhere", "directory nowhere holds no runs"),
@@ -131,6 +134,45 @@ class Scripted(Job):
 
     def in_use(self, root: Path) -> bool:
         return False
+
+    def reached(self, root: Path) -> int:
+        return 0
+
+
+class Endless:
+    """A process that ends only when it is asked to, and must be asked once."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def poll(self) -> int | None:
+        return 143 if self.asked else None
+
+    def stop(self) -> None:
+        self.asked += 1
+
+
+def test_ctrl_c_asks_every_process_once_and_waits(tmp_path: Path) -> None:
+    started: list[Endless] = []
+
+    class Patient:
+        slots = 2
+
+        def start(self, words: list[str], log: Path) -> Endless:
+            started.append(Endless())
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+            return started[-1]
+
+    with pytest.raises(Interrupted, match="0 of 1 done, the rest is saved"):
+        execute(scripted(("a", None)), tmp_path, Patient(), lambda _: None)
+    assert [process.asked for process in started] == [1]
+
+
+def test_one_driver_per_directory(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(InputError, match="another `comsd reproduce` works in"):
+            execute(scripted(("a", None)), tmp_path, Script(tmp_path, {}), lambda _: None)
 
 
 class Script:
@@ -255,12 +297,15 @@ def test_the_maze_exhibit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_unfinished_runs_are_named_and_not_counted(tmp_path: Path) -> None:
     place = tmp_path / "smoke" / "pretrain" / "maze-tree-6" / "comsd-1"
-    main(f"pretrain comsd --preset smoke --skills 6 --run {place}".split())
+    main(f"pretrain comsd --preset smoke --skills 6 --seed 1 --run {place}".split())
     record = json.loads((place / "config.json").read_text())
     record["config"]["run"]["steps"] = 10**6
     (place / "config.json").write_text(json.dumps(record))
     page = write_report(tmp_path).read_text()
-    assert "not counted: pretrain/maze-tree-6/comsd-1" in page
+    assert "Not counted: pretrain/maze-tree-6/comsd-1 (unfinished)" in page
+    record["config"]["run"] |= {"steps": 2000, "seed": 2}
+    (place / "config.json").write_text(json.dumps(record))
+    assert "comsd-1 (its config says otherwise)" in write_report(tmp_path).read_text()
 
 
 # --- the paper's numbers --------------------------------------------------------------------------

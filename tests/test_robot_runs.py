@@ -83,9 +83,12 @@ def test_a_signal_in_an_evaluation_puts_it_off(wanted: str, tmp_path: Path) -> N
     while Run(run).metrics.rows()[-1]["step"] != "1600":
         time.sleep(0.005)
     process.send_signal(signal.SIGTERM)
-    process.wait(10)
+    code = process.wait(10)
     manifest = json.loads((run / "checkpoints" / newest(run) / "state.json").read_text())
-    assert manifest["state"]["run"]["evaluation_due"] == (not Run(run).evaluations.size)
+    due = not Run(run).evaluations.size
+    assert manifest["state"]["run"]["evaluation_due"] == due
+    assert Run(run).finished == (not due)
+    assert code == (128 + signal.SIGTERM if due else 0)
     assert resume(run).wait(60) == 0
     assert fingerprint(run) == wanted
 

@@ -119,10 +119,11 @@ def resolve_finetune(
 
 def hold_of(config: Config) -> int:
     """Steps between the moments at which the rule may choose."""
-    how, agent = config.adapt, config.agent
+    how = config.adapt
     assert isinstance(how, FinetuneSettings)
     if how.rule == "best-of-k":
-        return max(1, getattr(agent, "random_steps", 0) // how.tries)
+        share = getattr(config.agent, "random_steps", 0) // how.tries
+        return min(max(1, share), HORIZON)  # an episode each, or an equal part of one
     return 50 if how.rule == "regress" else HORIZON
 
 
@@ -131,17 +132,27 @@ def check_rule(config: Config, source: Run) -> None:
     assert isinstance(how, FinetuneSettings)
     if how.rule == "regress" and method.regress is Method.regress:
         raise InputError(f"rule is 'regress', but {method.name} has no features for it")
-    if how.rule == "regress" and how.regress_after >= config.run.steps:
+    hold = hold_of(config)
+    if how.rule == "regress" and -(-how.regress_after // hold) * hold >= config.run.steps:
         raise InputError(
             f"regress_after is {how.regress_after}; it must be less than steps {config.run.steps}"
         )
+    if how.rule == "best-of-k" and (HORIZON % hold or how.tries * hold >= config.run.steps):
+        raise InputError(
+            f"tries is {how.tries}; agent.random_steps / tries must be an episode of {HORIZON} "
+            "steps or an even part of one, and all tries must fit into steps"
+        )
+    before = source.config.run
+    kept = {"space": before.space, "skills": before.skills}
+    if changed := [name for name, value in kept.items() if getattr(config.run, name) != value]:
+        raise InputError(f"{changed[0]} is that of the pre-trained run and cannot be changed")
+    if getattr(config.agent, "hidden", 0) != getattr(source.config.agent, "hidden", 0):
+        raise InputError("agent.hidden is that of the pre-trained run and cannot be changed")
     if how.rule == "fixed" and method.usual_skill(source.space) is None:
         raise InputError(
             f"rule is 'fixed', but {source.space.kind} skills have none that stands out; "
             "allowed: random, best-of-k"
         )
-    if how.rule == "best-of-k" and getattr(config.agent, "random_steps", 0) < how.tries:
-        raise InputError(f"tries is {how.tries}; it must be at most agent.random_steps")
 
 
 def resolve_combine(

@@ -204,15 +204,18 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
 
 
 def copy(folder: Path, to: Path, branches: list[str]) -> None:
-    """The newest whole checkpoint of a folder, reduced to some branches, where it has them."""
-    for place in sorted(found(folder), reverse=True):
-        kept = [name for name in branches if (place / f"{name}.safetensors").exists()]
-        try:
-            save(to, int(place.name), read(place, kept))
-            return
-        except RunError:
-            continue
-    raise RunError(f"{folder} holds no checkpoint that can be read")
+    """The newest checkpoint of a folder, reduced to some branches, where it has them."""
+    place = max(found(folder))
+    kept = [name for name in branches if (place / f"{name}.safetensors").exists()]
+    save(to, int(place.name), read(place, kept))
+
+
+def plain_value(place: Path, branch: str, name: str) -> Any:
+    """A number or text of a checkpoint's manifest, None if it is not there."""
+    try:
+        return json.loads((place / MANIFEST).read_text())["state"][branch].get(name)
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return None
 
 
 def drop_pieces(folder: Path) -> None:
@@ -247,7 +250,7 @@ def read(place: Path, branches: list[str] | None = None) -> dict[str, Any]:
         if manifest.pop("seal") != seal(manifest):
             raise RunError(f"{place / MANIFEST} is damaged: its checksum does not match")
         state = {}
-        for branch in branches or manifest["state"]:
+        for branch in manifest["state"] if branches is None else branches:
             if not branch.isidentifier():
                 raise RunError(f"{place / MANIFEST} names a file that is none of its own")
             file = place / f"{branch}.safetensors"

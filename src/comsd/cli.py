@@ -73,6 +73,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         fail(str(stop), 128 + stop.signal)
     except KeyboardInterrupt:
         fail("interrupted", 130)
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        fail(f"{error.filename}: {error.strerror}", 2)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         sys.stderr.close()
 
@@ -319,8 +321,11 @@ def reproduce(words: list[str]) -> None:
     show_plan(plan, root, executor.slots)
     if options.plan:
         return
-    execute(plan, root, executor, say)
-    print(f"report: {write_report(options.dir)}")
+    try:
+        execute(plan, root, executor, say)
+    finally:
+        if any(root.glob("*/*/*/config.json")):
+            print(f"report: {write_report(options.dir)}")
 
 
 def show_plan(plan: Plan, root: Path, slots: int) -> None:

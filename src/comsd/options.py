@@ -19,7 +19,8 @@ FIXED = {  # what the command itself says, per stage
     "pretrain": {"run.stage", "run.method"},
     "finetune": {"run.stage", "run.method", "run.env", "run.space", "run.skills", "adapt.source"},
 }
-FIXED["combine"] = FIXED["scratch"] = FIXED["finetune"]
+FIXED["combine"] = FIXED["scratch"] = FIXED["finetune"] | {"agent.hold"}
+FIXED["finetune"] |= {"agent.hold", "agent.hidden"}
 
 
 def shown(config: Config) -> Iterator[tuple[str, str, Settings, dataclasses.Field[Any]]]:
@@ -110,17 +111,19 @@ def options_of(
     ]
     options = dataclasses.make_dataclass("options", [*fields, ("run", place, None)])
     parsed = tyro.cli(options, prog=prog, args=words)
-    given = {
-        group: {
-            name: value
-            for name, value in dataclasses.asdict(
-                getattr(parsed, f"{group}_settings" if group in flat else group)
-            ).items()
-            if value != getattr(getattr(base, group), name)
-        }
-        for group in twins
-    }
+    given: dict[str, dict[str, Any]] = {group: {} for group in twins}
+    for group, option, _, f in shown(base):
+        if mentioned(words, option):
+            values = getattr(parsed, f"{group}_settings" if group in flat else group)
+            given[group][f.name] = getattr(values, f.name)
     return *resolver(**given), parsed.run
+
+
+def mentioned(words: list[str], option: str) -> bool:
+    """Is the option, or its negation, among the words?"""
+    group, dot, last = option.replace("_", "-").rpartition(".")
+    names = {f"--{group}{dot}{last}", f"--{group}{dot}no-{last}"}
+    return any(word.partition("=")[0].replace("_", "-") in names for word in words)
 
 
 def peek(words: list[str], option: str) -> str | None:

@@ -97,7 +97,7 @@ class Regress(Rule):
     def search(self, n: int, steps: int, rng: np.random.Generator, seen: Experience) -> Tensor:
         if steps < self.after:
             return self.space.sample(n, rng)
-        skill = self.regress(seen())
+        skill = self.regress(Batch(*(column.cpu() for column in seen())))
         assert skill is not None, "checked before the run"
         self.skill = skill.cpu()
         return self.skill.expand(n, -1)

@@ -18,6 +18,7 @@ import json
 import os
 import platform
 import subprocess
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,6 +46,7 @@ from comsd.skills import SPACES, SkillSpace
 from comsd.types import ObsInfo
 
 TIME_COLUMNS = ("seconds",)
+LOCK_ATTEMPTS = 5
 
 
 @cache
@@ -324,7 +326,11 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        return self.reached >= self.config.run.steps
+        """Trained to the end, and the last evaluation made."""
+        newest = self.path / "checkpoints" / f"{self.reached:012d}"
+        return self.reached >= self.config.run.steps and not checkpoint.plain_value(
+            newest, "run", "evaluation_due"
+        )
 
     @property
     def in_use(self) -> bool:
@@ -343,13 +349,18 @@ class Run:
     def lock(self) -> None:
         """One writer per directory; the lock dies with its process."""
         file = (self.path / "lock").open("a+")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise InputError(
-                f"run {self.path} is in use by process {file.read().strip() or '?'}"
-            ) from None
+        for attempt in range(LOCK_ATTEMPTS):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if attempt + 1 < LOCK_ATTEMPTS:  # someone may only be looking
+                    time.sleep(0.05)
+                    continue
+                file.seek(0)
+                raise InputError(
+                    f"run {self.path} is in use by process {file.read().strip() or '?'}"
+                ) from None
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()

@@ -52,6 +52,7 @@ class SkillFigures:
 class Analysis:
     """What the skills of a robot's run do."""
 
+    step: int  # at which the skills were looked at
     metrics: dict[str, float]
     skills: list[SkillFigures]
     spin_unit: str
@@ -124,7 +125,7 @@ def analyse_robot(
         )
         files[film.name] = film
     files["analysis.json"] = folder / "analysis.json"
-    analysis = Analysis(metrics, rows, robot.spin_unit, files)
+    analysis = Analysis(run.reached, metrics, rows, robot.spin_unit, files)
     checkpoint.write_json(files["analysis.json"], analysis.to_json())
     return analysis
 

@@ -25,7 +25,7 @@ from comsd.errors import InputError
 from comsd.evaluation.base import Stopped, never
 from comsd.learners.base import Learner, Policy
 from comsd.methods.base import Method
-from comsd.skills import Box, SkillSpace
+from comsd.skills import Box, OneHot, SkillSpace
 from comsd.terms import knn_distances, retrieval
 from comsd.types import Batch
 
@@ -55,7 +55,9 @@ def sweeps(space: SkillSpace) -> dict[str, Tensor]:
     result = {"constant": space.grid(SWEPT)}
     if isinstance(space, Box):
         result["flag"] = space.flags(SWEPT)
-    result["random"] = space.sample(SWEPT, np.random.default_rng(0))
+    finite = isinstance(space, OneHot)  # each of its skills once at most
+    n = min(SWEPT, space.dim) if finite else SWEPT
+    result["random"] = space.spread(n, np.random.default_rng(0))
     return result
 
 

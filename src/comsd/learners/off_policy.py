@@ -139,7 +139,7 @@ class OffPolicyLearner:
     def update(self, batch: Batch) -> Metrics:
         if self.optimizer:
             for _ in range(self.config.representation_steps - 1):
-                self.learn(self.sample("replay"), self.optimizer)
+                self.method.descend(self.sample("replay"), self.optimizer)
         reward, metrics, credit = self.learn(batch, self.optimizer)  # representation, its reward
         metrics |= self.agent.update(batch, reward, self.noise, credit)  # critic, actor, target
         self.check(metrics)

@@ -118,13 +118,15 @@ class CeSD(Method):
     @torch.no_grad()
     def descend(self, batch: Batch, optimizer: Adam) -> tuple[Features, Metrics]:
         metrics: Metrics = {}
+        before: list[Features] = []  # partitions by the prototypes from before the step
 
         def also(embedded: Contrasted) -> list[Tensor]:
+            before.append(self.assign(embedded))
             metrics["cesd/proto"], grad = self.prototypes.gradient(embedded)
             return [grad]
 
-        embedded, nce = self.contrast.descend(batch, optimizer, also)
-        return self.assign(embedded), {"cesd/nce": nce} | metrics
+        _, nce = self.contrast.descend(batch, optimizer, also)
+        return before[0], {"cesd/nce": nce} | metrics
 
     def reward(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
         (embedded, partition), c = features, self.config

@@ -64,6 +64,7 @@ class DADS(Method):
     paper = "Sharma et al. 2020, dynamics-aware unsupervised discovery of skills"
     status = "measured: maze"
     config_class = DADSConfig
+    finetuning_rule = "random"
     config: DADSConfig
 
     def __init__(self, config: DADSConfig, space: SkillSpace, obs: ObsInfo) -> None:

@@ -5,6 +5,7 @@ Where a process runs is up to an `Executor`; this file knows only this machine.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -14,10 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from comsd.errors import Interrupted, RunError
+from comsd.errors import InputError, Interrupted, RunError
 from comsd.loop import Stop, graceful_stop
 from comsd.methods.files import LOADED
-from comsd.reproduce.plan import Job, Plan
+from comsd.reproduce.plan import Job, Plan, note_exhibit
 
 ATTEMPTS = 3
 LOOK_EVERY = 0.2  # seconds
@@ -57,6 +58,7 @@ class LocalProcess:
                 stdout=file,
                 stderr=file,
                 env=os.environ | {"OMP_NUM_THREADS": str(threads)},
+                start_new_session=True,  # Ctrl-C reaches the driver alone, which asks to stop once
             )
 
     def poll(self) -> int | None:
@@ -90,6 +92,7 @@ class Execution:
         self.waiting = [job for job in plan.jobs if job.place not in self.finished]
         self.running: dict[str, tuple[Job, Process]] = {}
         self.attempts: dict[str, int] = {}
+        self.before: dict[str, int] = {}  # place -> step at which its last process began
         self.failed: dict[str, str] = {}  # place -> why
 
     def run(self) -> dict[str, str]:
@@ -118,6 +121,7 @@ class Execution:
                     self.finished.add(job.place)
                     continue
                 log = self.logs / (job.place.replace("/", "-") + ".log")
+                self.before[job.place] = job.reached(self.root)
                 process = self.executor.start(job.command(self.root), log)
                 self.running[job.place] = job, process
 
@@ -133,6 +137,11 @@ class Execution:
                 self.finished.add(place)
                 self.report(f"{len(self.finished)} of {total} done: {place}")
                 continue
+            if job.in_use(self.root) or job.finished(self.root):  # another process is at it
+                self.waiting.append(job)
+                continue
+            if job.reached(self.root) > self.before.get(place, 0):
+                self.attempts[place] = 0  # it has come further
             self.attempts[place] = self.attempts.get(place, 0) + 1
             if code == HOPELESS or self.attempts[place] >= ATTEMPTS:
                 self.failed[place] = self.last_words(place) or f"exit code {code}"
@@ -156,7 +165,15 @@ class Execution:
 
 
 def execute(plan: Plan, root: Path, executor: Executor, report: Callable[[str], None]) -> None:
-    failed = Execution(plan, root, executor, report).run()
+    """Carry out a plan; raises RunError at the end if something failed."""
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / "lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"another `comsd reproduce` works in {root}") from None
+        note_exhibit(root, plan.exhibit.name)
+        failed = Execution(plan, root, executor, report).run()
     if failed:
         place, why = next(iter(failed.items()))
         raise RunError(f"{len(failed)} of {len(plan.jobs)} failed, the first {place}: {why}")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import torch
+
+from comsd import checkpoint
 from comsd.adaptation import COMBINED_STEPS, resolve_scratch
 from comsd.config import choose, resolve
 from comsd.envs import env_spec
@@ -19,6 +24,7 @@ from comsd.run import Run
 
 START = 5.0  # seconds to start a process and build what it needs
 ANALYSIS = 30.0  # seconds to roll out and draw the sweeps
+EVALUATION = 2.0  # seconds for one on the way
 MEASURED = 3  # cycles
 
 
@@ -55,13 +61,34 @@ class Job:
     def finished(self, root: Path) -> bool:
         place = root / self.place
         if self.stage == "analyse":
-            return (place / "analysis.json").exists()
+            return analysis_of(place.parent) is not None
         return (place / "config.json").exists() and Run(place).finished
+
+    def reached(self, root: Path) -> int:
+        place = root / self.place
+        return Run(place).reached if (place / "config.json").exists() else 0
 
     def in_use(self, root: Path) -> bool:
         """Is another process at it?"""
         place = root / self.place
         return (place / "config.json").exists() and Run(place).in_use
+
+
+def analysis_of(place: Path) -> dict[str, Any] | None:
+    """What `comsd analyse` found at the end of a run."""
+    file = place / "analysis" / "analysis.json"
+    found = json.loads(file.read_text()) if file.exists() else {}
+    return found if found.get("step", -1) >= Run(place).config.run.steps else None
+
+
+def note_exhibit(root: Path, name: str) -> None:
+    """Remember what was asked for: the report shows that."""
+    checkpoint.write_json(root / "exhibits.json", sorted({*asked_exhibits(root), name}))
+
+
+def asked_exhibits(root: Path) -> list[str]:
+    file = root / "exhibits.json"
+    return json.loads(file.read_text()) if file.exists() else []
 
 
 @dataclass(frozen=True)
@@ -102,6 +129,9 @@ def make_plan(
         if name not in METHODS:
             choose("methods", name, arms)
     wanted = [arms.get(name) or Arm(name, name) for name in methods] or list(arms.values())
+    known = [t for d in domains or exhibit.domains for t in tasks_of(exhibit, d)]
+    for task in tasks:
+        choose("tasks", task, dict.fromkeys(known))
     jobs: dict[str, Job] = {}
     for domain in domains or exhibit.domains:
         for seed in range(1, seeds + 1):
@@ -110,14 +140,14 @@ def make_plan(
     return Plan(exhibit, preset, tuple(jobs.values()))
 
 
+def tasks_of(exhibit: Exhibit, domain: str) -> list[str]:
+    return [t for t in env_spec(domain).tasks if t in exhibit.tasks or not exhibit.tasks]
+
+
 def jobs_of(
     exhibit: Exhibit, preset: str, domain: str, arms: list[Arm], seed: int, tasks: Sequence[str]
 ) -> list[Job]:
-    known = [t for t in env_spec(domain).tasks if t in exhibit.tasks or not exhibit.tasks]
-    for task in tasks:
-        if task.startswith(domain):
-            choose("tasks", task, dict.fromkeys(known))
-    chosen = [t for t in known if t in tasks or not tasks]
+    chosen = [t for t in tasks_of(exhibit, domain) if t in tasks or not tasks]
     jobs: list[Job] = []
     for count in exhibit.skills or (0,):
         label = f"{domain}-{count}" if count else domain
@@ -165,6 +195,8 @@ def pace(method: str | None, env: str, preset: str) -> tuple[float, int]:
         config, sources = resolve_scratch(env, preset, agent=early)
     else:
         config, sources = resolve(method, env, preset, agent=early)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as the workers
     with tempfile.TemporaryDirectory() as place:
         learner = Run.create(Path(place) / "run", config, sources).learner()
         while not learner.cycle():
@@ -172,4 +204,7 @@ def pace(method: str | None, env: str, preset: str) -> tuple[float, int]:
         began, before = time.perf_counter(), learner.steps
         for _ in range(MEASURED):
             learner.cycle()
-        return (time.perf_counter() - began) / (learner.steps - before), config.run.steps
+        per_step = (time.perf_counter() - began) / (learner.steps - before)
+    torch.set_num_threads(threads)
+    s = config.run
+    return per_step + EVALUATION / s.evaluate_every, s.steps

@@ -27,7 +27,9 @@ from comsd import checkpoint
 from comsd.adaptation import FinetuneSettings
 from comsd.errors import InputError
 from comsd.evaluation import evaluator
-from comsd.reproduce.exhibits import COMPARED, EXHIBITS, Exhibit
+from comsd.methods import METHODS
+from comsd.reproduce.exhibits import COMPARED, EXHIBITS, Exhibit, Shown
+from comsd.reproduce.plan import analysis_of, asked_exhibits
 from comsd.reproduce.statistics import Summary, interval, summarise
 from comsd.run import Run
 
@@ -79,8 +81,7 @@ class Found:
 
     @cached_property
     def analysis(self) -> dict[str, Any] | None:
-        file = self.run.path / "analysis" / "analysis.json"
-        return json.loads(file.read_text()) if file.exists() else None
+        return analysis_of(self.run.path)
 
 
 @dataclass(frozen=True)
@@ -103,13 +104,14 @@ class Section:
     """What is said about one exhibit at one preset."""
 
     exhibit: Exhibit
+    shown: Shown
     cells: list[Cell]
     figures: list[Figure]
     notes: list[str]
 
 
 def find(root: Path) -> tuple[list[Found], list[str]]:
-    """The finished runs of one preset, and the places of the others."""
+    """The finished runs of one preset, and what is not counted."""
     found, unfinished = [], []
     for stage in STAGES:
         for config in sorted((root / stage).glob("*/*/config.json")):
@@ -117,10 +119,13 @@ def find(root: Path) -> tuple[list[Found], list[str]]:
             if not arm or not seed.isdigit():
                 continue
             run = Run(config.parent)
-            if run.finished:
-                found.append(Found(stage, config.parent.parent.name, arm, int(seed), run))
+            place, s = str(config.parent.relative_to(root)), run.config.run
+            if (s.stage, s.seed, s.preset) != (stage, int(seed), root.name):
+                unfinished.append(f"{place} (its config says otherwise)")
+            elif not run.finished:
+                unfinished.append(f"{place} (unfinished)")
             else:
-                unfinished.append(str(config.parent.relative_to(root)))
+                found.append(Found(stage, config.parent.parent.name, arm, int(seed), run))
     return sorted(found, key=lambda f: (f.stage, f.env, f.arm, f.seed)), unfinished
 
 
@@ -130,22 +135,19 @@ def paper_values(exhibit: str) -> dict[str, Any]:
 
 
 def arms_of(exhibit: Exhibit, found: Iterable[Found]) -> list[str]:
-    """In the exhibit's order; comparisons of all methods take in any further one.
-
-    Empty where there is nothing to compare: runs of one exhibit may serve another's.
-    """
+    """In the exhibit's order; comparisons of all methods take in any other but variants."""
     there = {f.arm for f in found}
     names = [arm.name for arm in exhibit.arms]
     if exhibit.arms == COMPARED:
-        names += sorted(there - {*names, REFERENCE})
-    shown = [name for name in ([REFERENCE] if exhibit.reference else []) + names if name in there]
-    return shown if len(shown) > 1 else []
+        variants = {arm.name for e in EXHIBITS.values() for arm in e.arms} - set(METHODS)
+        names += sorted(there - variants - {*names, REFERENCE})
+    return [name for name in ([REFERENCE] if exhibit.reference else []) + names if name in there]
 
 
 # --- one exhibit ----------------------------------------------------------------------------------
 
 
-def returns_section(exhibit: Exhibit, stage: str, found: list[Found]) -> Section | None:
+def returns_section(exhibit: Exhibit, stage: Shown, found: list[Found]) -> Section | None:
     """Fine-tuning or combination: the last return per task and arm, and the curves."""
     stages = (stage, "scratch") if exhibit.reference else (stage,)
     mine = [f for f in found if f.stage in stages and f.rows]
@@ -173,7 +175,23 @@ def returns_section(exhibit: Exhibit, stage: str, found: list[Found]) -> Section
         notes.append("skill rules: " + ", ".join(f"{arm} {rules[arm]}" for arm in sorted(rules)))
     steps = sorted({f.run.config.run.steps for f in mine})
     notes.append(f"steps of adaptation: {', '.join(f'{n:,}' for n in steps)}")
-    return Section(exhibit, cells, [curves(tasks, arms, mine)], notes)
+    sources = {f.run.source.config.run.steps for f in mine if f.stage != "scratch"}
+    notes.append(f"of pre-training: {', '.join(f'{n:,}' for n in sorted(sources))}")
+    notes += mixed(mine)
+    return Section(exhibit, stage, cells, [curves(tasks, arms, mine)], notes)
+
+
+def mixed(found: list[Found]) -> list[str]:
+    """Arms whose runs were not made with the same settings."""
+    kinds: dict[str, set[str]] = {}
+    for f in found:
+        c = f.run.config.to_json()
+        c["adapt"].pop("source", None)
+        settings = json.dumps([c["adapt"], c["agent"], c["run"]["steps"]], sort_keys=True)
+        kinds.setdefault(f"{f.arm} on {f.env}", set()).add(settings)
+    return [
+        f"settings differ between the runs of {name}" for name, s in kinds.items() if len(s) > 1
+    ]
 
 
 def curves(tasks: list[str], arms: list[str], found: list[Found]) -> Figure:
@@ -210,7 +228,7 @@ def behaviour_section(exhibit: Exhibit, found: list[Found]) -> Section | None:
             values = [float(m[name]) for m in figures if name in m]
             if values:
                 cells.append(Cell(title, arm, summarise(values), published.get(name, {}).get(arm)))
-    return Section(exhibit, cells, [bars(cells, arms)], [])
+    return Section(exhibit, "analyse", cells, [bars(cells, arms)], [])
 
 
 def bars(cells: list[Cell], arms: list[str]) -> Figure:
@@ -228,18 +246,18 @@ def bars(cells: list[Cell], arms: list[str]) -> Figure:
 
 
 def maze_section(exhibit: Exhibit, found: list[Found]) -> Section | None:
-    mine = [f for f in found if f.stage == "pretrain" and f.env.startswith("maze-") and f.rows]
+    labels = [f"maze-tree-{n}" for n in exhibit.skills]
+    mine = [f for f in found if f.stage == "pretrain" and f.env in labels and f.rows]
     arms = arms_of(exhibit, mine)
     if not arms:
         return None
     cells = [
         Cell(f"{label}: {name.replace('_', ' ')}", arm, summarise(values))
-        for label in sorted({f.env for f in mine}, key=lambda e: int(e.rpartition("-")[2]))
+        for label in labels
         for name in ("occupancy_entropy", "owned_arms", "identification", "end_information")
         for arm in arms
         if (values := [float(f.rows[-1][name]) for f in mine if (f.env, f.arm) == (label, arm)])
     ]
-    labels = sorted({f.env for f in mine}, key=lambda e: int(e.rpartition("-")[2]))
     figure, grid = panels(len(arms) * len(labels), len(arms), 2.6, 2.8)
     for axes, (label, arm) in zip(grid, product(labels, arms), strict=True):
         axes.axis("off")
@@ -247,7 +265,7 @@ def maze_section(exhibit: Exhibit, found: list[Found]) -> Section | None:
         if first:
             evaluator(first.run).draw(axes, first.run.policy)
             axes.set_title(f"{arm}, {label.rpartition('-')[2]} skills", fontsize=10)
-    return Section(exhibit, cells, [figure], ["pictures: the first seed"])
+    return Section(exhibit, "maze", cells, [figure], ["pictures: the first seed"])
 
 
 def panels(count: int, columns: int, width: float, height: float) -> tuple[Figure, list[Any]]:
@@ -263,9 +281,12 @@ def panels(count: int, columns: int, width: float, height: float) -> tuple[Figur
     return figure, every[:count]
 
 
-def sections(found: list[Found]) -> list[Section]:
+def sections(found: list[Found], asked: list[str]) -> list[Section]:
+    """The exhibits that were asked for; without a record, those that compare something."""
     result: list[Section | None] = []
     for exhibit in EXHIBITS.values():
+        if asked and exhibit.name not in asked:
+            continue
         for shown in exhibit.shows:
             if shown in ("finetune", "combine"):
                 result.append(returns_section(exhibit, shown, found))
@@ -273,7 +294,8 @@ def sections(found: list[Found]) -> list[Section]:
                 result.append(behaviour_section(exhibit, found))
             else:
                 result.append(maze_section(exhibit, found))
-    return [section for section in result if section]
+    made = [section for section in result if section]
+    return [section for section in made if asked or len({c.arm for c in section.cells}) > 1]
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -288,14 +310,14 @@ def write_report(directory: Path | str) -> Path:
         raise InputError(f"directory {directory} holds no runs of `comsd reproduce`")
     place = directory / "report"
     place.mkdir(exist_ok=True)
-    for old in (*place.glob("*.csv"), *place.glob("*.md")):
+    for old in (p for preset in PRESETS for p in place.glob(f"{preset}-*")):
         old.unlink()
     page = [f"<title>comsd report</title><style>{STYLE}</style><h1>comsd report</h1>"]
     for preset, (found, unfinished) in presets.items():
         page.append(f"<h2>Preset {preset}</h2>")
         page.append(overview(found, unfinished))
-        for section in sections(found):
-            suffix = "" if len(section.exhibit.shows) == 1 else f"-{stage_of(section)}"
+        for section in sections(found, asked_exhibits(directory / preset)):
+            suffix = "" if len(section.exhibit.shows) == 1 else f"-{section.shown}"
             name = f"{preset}-{section.exhibit.name}{suffix}"
             write_tables(place, name, section)
             page.append(section_html(section))
@@ -305,29 +327,27 @@ def write_report(directory: Path | str) -> Path:
     return path
 
 
-def stage_of(section: Section) -> str:
-    return "combine" if any("noise-free" in c.row for c in section.cells) else "finetune"
-
-
 def overview(found: list[Found], unfinished: list[str]) -> str:
     counts: dict[tuple[str, str], dict[str, int]] = {}
     for f in found:
         arms = counts.setdefault((f.stage, f.env), {})
         arms[f.arm] = arms.get(f.arm, 0) + 1
     rows = [
-        f"<tr><td>{stage}<td>{env}<td>{', '.join(f'{a} {n}' for a, n in arms.items())}"
+        f"<tr><td>{stage}<td>{html.escape(env)}"
+        f"<td>{html.escape(', '.join(f'{a} {n}' for a, n in arms.items()))}"
         for (stage, env), arms in counts.items()
     ]
     commits = sorted({commit_of(f.run) for f in found})
     parts = ["<table><tr><th>stage<th>environment<th>finished runs by arm", *rows, "</table>"]
     parts.append(f"<p>Code: {html.escape(', '.join(commits))}.")
     if unfinished:
-        parts.append(f"<p>Not finished, so not counted: {html.escape(', '.join(unfinished))}.")
+        parts.append(f"<p>Not counted: {html.escape(', '.join(unfinished))}.")
     return "\n".join(parts)
 
 
 def commit_of(run: Run) -> str:
-    return json.loads((run.path / "config.json").read_text())["versions"]["commit"]
+    record = json.loads((run.path / "config.json").read_text())
+    return record.get("versions", {}).get("commit", "unknown")
 
 
 def write_tables(place: Path, name: str, section: Section) -> None:
@@ -356,7 +376,7 @@ def wide(section: Section) -> tuple[list[str], list[str], dict[tuple[str, str], 
 def section_html(section: Section) -> str:
     rows, arms, cells = wide(section)
     e = section.exhibit
-    source = paper_values(e.name)["source"]
+    source = paper_values("behaviour" if section.shown == "analyse" else e.name)["source"]
     parts = [f"<h3>{html.escape(e.title)} ({e.where})</h3><table><tr><th>"]
     parts += [f"<th>{html.escape(arm)}" for arm in arms]
     for row in rows:
@@ -365,7 +385,10 @@ def section_html(section: Section) -> str:
             ours, _, theirs = cells.get((row, arm), "").partition("\n")
             parts.append(f"<td>{html.escape(ours)}<small>{html.escape(theirs)}</small>")
     parts.append("</table>")
-    notes = ["mean ± standard deviation [95 % bootstrap interval of the mean] over seeds"]
+    notes = [
+        "mean ± standard deviation [95 % percentile bootstrap interval of the mean] over seeds; "
+        "with three seeds that interval is their range and covers the mean about 3 times in 4"
+    ]
     notes += section.notes + ([f"paper's numbers: {source}"] if source else [])
     parts.append(f"<p>{html.escape('; '.join(notes))}.")
     parts += [f'<p><img alt="{html.escape(e.title)}" src="{embedded(f)}">' for f in section.figures]
