@@ -16,9 +16,10 @@ def draw_skills(run: Run, look: Evaluator) -> Path:
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot()
     look.draw(axes, run.policy)
-    axes.set_title(
-        f"{settings.method}, {settings.skills} skills, seed {settings.seed}", fontsize=10
-    )
-    path = run.path / "skills.png"
+    about = f"{settings.method}, {settings.skills} skills"
+    if not run.pretrains:
+        about = f"{settings.stage} on {settings.env}"
+    axes.set_title(f"{about}, seed {settings.seed}", fontsize=10)
+    path = run.path / ("skills.png" if run.pretrains else "curve.png")
     figure.savefig(path, dpi=130)
     return path
