@@ -3,6 +3,7 @@
 report.html      everything, in one file
 <exhibit>.csv    one line per task (or figure) and arm
 <exhibit>.md     the same as a table
+<exhibit>.png    its figure
 Presets are never mixed: each has a section of its own.
 """
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 PRESETS = ("paper", "lite", "smoke")
 STAGES = ("pretrain", "finetune", "combine", "scratch")
+DPI = 110
 REFERENCE = "ddpg"  # plain, from scratch
 BARS = {
     "akd_max_constant": "AKD maximum",
@@ -320,6 +322,8 @@ def write_report(directory: Path | str) -> Path:
             suffix = "" if len(section.exhibit.shows) == 1 else f"-{section.shown}"
             name = f"{preset}-{section.exhibit.name}{suffix}"
             write_tables(place, name, section)
+            for figure in section.figures:
+                figure.savefig(place / f"{name}.png", dpi=DPI)
             page.append(section_html(section))
     text = "<!doctype html><html lang=en><meta charset=utf-8>" + "\n".join(page) + "</html>\n"
     path = place / "report.html"
@@ -397,5 +401,5 @@ def section_html(section: Section) -> str:
 
 def embedded(figure: Figure) -> str:
     data = io.BytesIO()
-    figure.savefig(data, format="png", dpi=110, metadata={"Software": None})
+    figure.savefig(data, format="png", dpi=DPI, metadata={"Software": None})
     return "data:image/png;base64," + base64.b64encode(data.getvalue()).decode()
