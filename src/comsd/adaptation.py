@@ -21,7 +21,7 @@ from comsd.envs.mujoco import HORIZON
 from comsd.envs.skills import SkillEnv
 from comsd.errors import InputError
 from comsd.methods import METHODS, Method
-from comsd.rules import BestOf, Prior, Regress, Rule, Settled
+from comsd.rules import BestOf, Regress, Rule, Settled
 
 if TYPE_CHECKING:
     from comsd.run import Run
@@ -68,7 +68,7 @@ COMBINED_STEPS = {"paper": 2_000_000, "lite": 300_000}
 
 def check_source(source: Run, task: str) -> None:
     """Raise InputError unless the run can be adapted to the task."""
-    settings, domain = source.config.run, env_spec(task).families[-1]
+    settings, domain = source.config.run, env_spec(task, "task").families[-1]
     if settings.stage != "pretrain":
         raise InputError(
             f"run {source.path} is itself a {settings.stage} run; it must be a pretrain run"
@@ -91,13 +91,14 @@ def inherited(source: Run) -> dict[str, Setting]:
 
 def resolve_scratch(task: str, preset: str, **overrides: Any) -> tuple[Config, dict[str, str]]:
     hold = settings("one behaviour, no skills", agent__hold=HORIZON)
-    return resolve("task", task_named(task), preset, stage="scratch", adapted=hold, **overrides)
+    env_spec(task, "task")
+    return resolve("task", task, preset, stage="scratch", adapted=hold, **overrides)
 
 
 def resolve_finetune(
     source: Run, task: str, preset: str | None = None, **overrides: Any
 ) -> tuple[Config, dict[str, str]]:
-    check_source(source, task_named(task))
+    check_source(source, task)
     before, method = source.config.run, METHODS[source.config.run.method]
     centred = method.usual_skill(source.space) is not None
     usual = method.finetuning_rule if centred or method.finetuning_rule != "fixed" else "random"
@@ -158,7 +159,7 @@ def check_rule(config: Config, source: Run) -> None:
 def resolve_combine(
     source: Run, task: str, preset: str | None = None, **overrides: Any
 ) -> tuple[Config, dict[str, str]]:
-    check_source(source, task_named(task))
+    check_source(source, task)
     preset = preset or source.config.run.preset
     adapted = inherited(source) | settings("one controller, no skills", agent__hold=HORIZON)
     adapted |= settings("the command", adapt__source=str(source.path))
@@ -175,12 +176,6 @@ def resolve_combine(
         per_choice = getattr(config.agent, "discount", 1.0) ** how.hold
         adapted |= settings("gamma^hold: a choice lasts hold steps", agent__discount=per_choice)
     return resolve(*words, stage="combine", adapted=adapted, **overrides)
-
-
-def task_named(task: str) -> str:
-    if "tasks" not in env_spec(task, "task").families:
-        raise InputError(f"task is {task!r}: a robot without a task; `comsd envs` lists the tasks")
-    return task
 
 
 # --- what a learner is made of --------------------------------------------------------------------
@@ -202,9 +197,7 @@ def make_env(
 
 
 def make_rule(run: Run) -> Rule:
-    """Who chooses the skills of a run."""
-    if run.config.run.stage == "pretrain":
-        return Prior(run.space)
+    """Who chooses the skill of an adaptation."""
     how, space = run.config.adapt, run.space
     if not isinstance(how, FinetuneSettings):
         centre = space.centre()

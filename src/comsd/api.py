@@ -139,7 +139,7 @@ def analyse(
 
     `sweep` is the one drawn as strips of poses and filmed; all of them are measured.
     """
-    opened = run if isinstance(run, Run) else Run(run)
+    opened = opened_run(run)
     if "robots" not in opened.spec.families:
         raise InputError(
             f"analyse is for robots and {opened.path} is a run on {opened.spec.name}: "

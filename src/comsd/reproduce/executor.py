@@ -120,9 +120,8 @@ class Execution:
                 if job.finished(self.root):  # by another process, meanwhile
                     self.finished.add(job.place)
                     continue
-                log = self.logs / (job.place.replace("/", "-") + ".log")
                 self.before[job.place] = job.reached(self.root)
-                process = self.executor.start(job.command(self.root), log)
+                process = self.executor.start(job.command(self.root), self.log_of(job.place))
                 self.running[job.place] = job, process
 
     def look(self) -> None:
@@ -150,8 +149,11 @@ class Execution:
                 self.report(f"{place} ended with exit code {code}; it is continued")
                 self.waiting.insert(0, job)
 
+    def log_of(self, place: str) -> Path:
+        return self.logs / (place.replace("/", "-") + ".log")
+
     def last_words(self, place: str) -> str:
-        lines = (self.logs / (place.replace("/", "-") + ".log")).read_text().strip().splitlines()
+        lines = self.log_of(place).read_text().strip().splitlines()
         return lines[-1] if lines else ""
 
     def stop_all(self, stop: Stop) -> None:
