@@ -391,12 +391,19 @@ def test_cesd_reward_stays_within_the_partition() -> None:
     assert metrics["cesd/own"].tolist() == [1, 1, 0, 1, 1]
 
 
-def test_cesd_missing_neighbours_count_as_none() -> None:
-    """Three neighbours wanted: the partition of two has 0, 4 and none."""
-    _, metrics, _ = cesd_case(cesd(k=3))
-    variance = np.var([0, 1, 3, 0, 1, 2, 0, 2, 3, 0, 4, 0, 0, 4, 0])
-    wanted = math.log1p((4 / variance - 5e-4) / 3)
-    assert metrics["cesd/r_ent"][3:].tolist() == pytest.approx([wanted] * 2, rel=1e-4)
+def test_cesd_neighbours_that_a_partition_lacks_do_not_count() -> None:
+    """Three neighbours wanted: the partition of two has 0 and 4, and its mean is over two."""
+    method = cesd(k=3)
+    _, metrics, _ = cesd_case(method)
+    found = [0, 1, 3, 0, 1, 2, 0, 2, 3, 0, 4, 0, 4]
+    variance = np.var(found)
+    r_ent = [
+        math.log1p((a / variance + b / variance - 1e-3) / 3) for a, b in ((1, 3), (1, 2), (2, 3))
+    ]
+    r_ent += [math.log1p((4 / variance - 5e-4) / 2)] * 2
+    assert metrics["cesd/r_ent"].tolist() == pytest.approx(r_ent, rel=1e-4)
+    assert method.entropy.moments.count.item() == len(found)
+    assert method.entropy.moments.variance.item() == pytest.approx(variance, rel=1e-5)
 
 
 def test_cesd_without_credit_pays_nothing_outside() -> None:
