@@ -43,6 +43,7 @@ class CeSDConfig(ContrastConfig):
         "credit", "outside its skill's partition a row earns for that one's skill, or nothing", CODE
     )
 
+    on_policy = {"outside": "nothing"}
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "robots": {"run.space": Setting("one-hot", CODE), "run.skills": Setting(16, CODE)},
         "quadruped": {"rounds": Setting(5, CODE)},
