@@ -173,6 +173,14 @@ def test_descend_is_a_step_down_the_loss(case: tuple[Method, str]) -> None:
     assert method.reward(batch, features)[0].shape == (ROWS,)
 
 
+def test_credit_to_another_skill_is_declared(case: tuple[Method, str]) -> None:
+    """By `on_policy`, with whose choices each row teaches the skill that acted."""
+    method, kind = case
+    c = method.config
+    if all(getattr(c, name) == choice for name, choice in c.on_policy.items()):
+        assert method.lesson(make_batch(make_space(kind), ROWS)).credit is None
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_no_method_imports_another(name: str) -> None:
     import ast

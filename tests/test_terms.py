@@ -104,6 +104,36 @@ def test_running_moments_equal_numpy(rng: np.random.Generator) -> None:
     assert moments.count.item() == len(everything)
 
 
+def test_running_moments_of_what_is_counted(rng: np.random.Generator) -> None:
+    moments = RunningMoments()
+    values, counted = torch.from_numpy(rng.normal(5, 3, (2, 40))), torch.rand(2, 40) < 0.7
+    for part, at in zip(values, counted, strict=True):
+        moments.update(part.masked_fill(~at, torch.inf), at)
+    assert moments.mean.item() == pytest.approx(values[counted].mean().item())
+    assert moments.variance.item() == pytest.approx(values[counted].var(correction=0).item())
+    assert moments.count.item() == counted.sum().item()
+
+
+def test_knn_within_groups_on_a_line() -> None:
+    """Points 0, 7, 1, 3 and 5; the group of two has no third."""
+    points, group = torch.tensor([[0.0], [7], [1], [3], [5]]), torch.tensor([1, 0, 1, 1, 0])
+    wanted = [[0, 1, 3], [0, 2, math.inf], [0, 1, 2], [0, 2, 3], [0, 2, math.inf]]
+    torch.testing.assert_close(knn_distances(points, points, 3, group=group), torch.tensor(wanted))
+
+
+@pytest.mark.parametrize("scale", ["variance", "mean", "std"])
+def test_entropy_within_groups_leaves_out_who_is_missing(
+    scale: Literal["variance", "mean", "std"],
+) -> None:
+    """k = 3 on the points above; a row alone with itself has no neighbour and no entropy."""
+    entropy = ParticleEntropy(3, "log1p", scale, clip=0)
+    points, group = torch.tensor([[0.0], [7], [1], [3], [5], [9]]), torch.tensor([1, 0, 1, 1, 0, 2])
+    rows = [[0, 1, 3], [0, 2], [0, 1, 2], [0, 2, 3], [0, 2], [0]]
+    by = {"variance": np.var, "mean": np.mean, "std": np.std}[scale](np.concatenate(rows))
+    wanted = [math.log1p(np.mean(row) / by) for row in rows]
+    assert entropy(points, group=group).tolist() == pytest.approx(wanted, rel=1e-5)
+
+
 @pytest.mark.parametrize("dims", [2, 30])  # by tree, by matrix product
 def test_knn_equals_brute_force(dims: int, rng: np.random.Generator) -> None:
     source = torch.from_numpy(rng.normal(size=(40, dims)).astype(np.float32))

@@ -23,6 +23,16 @@ def in_numpy(x: Tensor) -> bool:
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
+def number_mean_variance(values: Tensor, counted: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Of all values, or of those counted; as three scalars."""
+    if counted is None:
+        variance, mean = torch.var_mean(values, correction=0)
+        return torch.tensor(values.numel()), mean, variance
+    number = counted.sum()
+    mean = values.where(counted, 0).sum() / number
+    return number, mean, (values - mean).square().where(counted, 0).sum() / number
+
+
 class RunningMoments(nn.Module):
     """Mean and variance of everything seen so far, in float64, saved with the module."""
 
@@ -36,18 +46,18 @@ class RunningMoments(nn.Module):
             self.register_buffer(name, torch.zeros((), dtype=torch.float64))
 
     @torch.no_grad()
-    def update(self, values: Tensor) -> None:
-        """Merge a batch (Chan et al. 1979); the variance is the population's."""
-        batch = torch.var_mean(values, correction=0)
+    def update(self, values: Tensor, counted: Tensor | None = None) -> None:
+        """Merge a batch (Chan et al. 1979), or what of it is counted; the population's variance."""
+        new = number_mean_variance(values, counted)
         past = self.count, self.mean, self.variance
         if in_numpy(values):  # numbers are many times faster than tensors of one number
-            batch, past = [x.item() for x in batch], [x.item() for x in past]
-        (new_variance, new_mean), (count, mean, variance) = batch, past
-        share = values.numel() / (count + values.numel())
+            new, past = [x.item() for x in new], [x.item() for x in past]
+        (number, new_mean, new_variance), (count, mean, variance) = new, past
+        share = number / (count + number)
         delta = new_mean - mean
         self.variance += share * (new_variance - variance + (1 - share) * delta**2)
         self.mean += share * delta
-        self.count += values.numel()
+        self.count += number
 
     @property
     def std(self) -> Tensor:
@@ -61,7 +71,7 @@ def knn_distances(
     """Euclidean distances from each source row to its k nearest target rows, (B, k), ascending.
 
     group: a number per row, for a source that is the target; only rows of the same group are
-    neighbours, and those that a group smaller than k lacks count as distance 0.
+    neighbours, and those that a group smaller than k lacks are infinitely far.
 
     A k-d tree for few dimensions on the CPU, otherwise one matrix product and a partial sort:
     at most a (B, N) table, never (B, N, d).
@@ -90,10 +100,7 @@ def knn_distances(
         nearest = torch.from_numpy(np.sort(table[:, :k], 1) if ordered else table[:, :k])
     else:
         nearest = squares.topk(k, largest=False).values
-    nearest = nearest + own[:, None]
-    if group is not None:
-        nearest.masked_fill_(nearest == torch.inf, 0)
-    return nearest.clamp_min_(0).sqrt_()
+    return (nearest + own[:, None]).clamp_min_(0).sqrt_()
 
 
 def retrieval(scores: Tensor, skill: Tensor) -> Tensor:
@@ -145,7 +152,8 @@ class ParticleEntropy(nn.Module):
     ) -> Tensor:
         """(B,) rewards for the rows of `source` among those of `target` (by default itself).
 
-        group: as for `knn_distances`, in the form `log1p`.
+        group: as for `knn_distances`, in the form `log1p`; neighbours that a group lacks enter
+        neither the mean over neighbours nor the scale.
         """
         if self.form == "log":
             if target is None:  # drop the zero distance of every row to itself
@@ -155,10 +163,14 @@ class ParticleEntropy(nn.Module):
             return (distances + self.FLOOR).log().mean(-1)
         target = source if target is None else target
         distances = knn_distances(source, target, self.k, ordered=False, group=group)
+        there = None if group is None else distances != torch.inf
         if self.training:
-            self.moments.update(distances)
+            self.moments.update(distances, there)
         scale = getattr(self.moments, self.scale).to(distances.dtype).clamp_min(1e-20)
-        return (distances / scale - self.clip).clamp_min(0).mean(-1).log1p()
+        novelty = (distances / scale - self.clip).clamp_min(0)
+        if there is None:
+            return novelty.mean(-1).log1p()
+        return novelty.where(there, 0).sum(-1).div(there.sum(-1)).log1p()
 
 
 def log_q(query: Tensor, key: Tensor, owner: Tensor | None, temperature: float) -> Tensor:

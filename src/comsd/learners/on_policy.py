@@ -8,10 +8,11 @@ import numpy as np
 import torch
 
 from comsd.agents.ppo import PPO, shuffled
+from comsd.config import Config
 from comsd.envs.base import Env
-from comsd.errors import RunError
+from comsd.errors import InputError, RunError
 from comsd.learners.base import random_state, restore_random
-from comsd.methods.base import Method
+from comsd.methods.base import Method, MethodConfig
 from comsd.types import Batch, Metrics
 
 
@@ -29,6 +30,18 @@ class OnPolicyLearner:
             "order": np.random.default_rng(order),
         }
         self.steps = 0  # environment steps taken
+
+    @staticmethod
+    def check_possible(config: Config, *_: object) -> None:
+        """Raise InputError where the method would teach a skill that did not act."""
+        method = config.method
+        assert isinstance(method, MethodConfig)
+        for name, choice in method.on_policy.items():
+            if (given := getattr(method, name)) != choice:
+                raise InputError(
+                    f"method.{name} is {given!r}, but PPO can only teach the skill that acted; "
+                    f"allowed: {choice}"
+                )
 
     def collect(self) -> Batch:
         """An episode of every environment, rows in time-major order."""
