@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -274,6 +274,14 @@ def block_mask(shape: tuple[int, int], blocks: int, like: Tensor) -> Tensor:
     return torch.block_diag(*[ones] * blocks)
 
 
+class Normalised(NamedTuple):
+    """What is known of the layers of a `Lipschitz` network."""
+
+    version: int  # of the parameter
+    found: list[tuple[Tensor, Tensor, Tensor]]  # see `Lipschitz.iterate`
+    sizes: list[Tensor]  # largest singular values
+
+
 class Lipschitz(MLP):
     """An MLP of slope at most 1: |f(a) - f(b)| <= |a - b|.
 
@@ -302,6 +310,7 @@ class Lipschitz(MLP):
 
     def running(self) -> Tensor:
         """The layers that run are copies, scaled by `normalise`."""
+        self.known: Normalised | None = None
         return torch.empty_like(self.flat.detach())
 
     @property
@@ -322,33 +331,42 @@ class Lipschitz(MLP):
         return found
 
     @torch.no_grad()
+    def normalise(self) -> Normalised:
+        """Divide the layers that run by their singular values, once for each change of weights."""
+        version = self.flat._version
+        if self.known is None or self.known.version != version:
+            found, sizes = self.iterate(self.flat.detach()), []
+            weights = self.views(self.flat.detach())[0]
+            for (u, v, _), own, scaled in zip(found, weights, self.layers, strict=True):
+                sizes.append(u @ own[0] @ v)
+                torch.div(own[0], sizes[-1], out=scaled[0])
+                scaled[1].copy_(own[1])
+            self.known = Normalised(version, found, sizes)
+        return self.known
+
+    @torch.no_grad()
     def settle(self) -> None:
         """Keep the iteration; once per step, since a forward pass changes nothing."""
-        found = self.iterate(self.flat.detach())
+        compiled = torch.compiler.is_compiling()
+        found = self.iterate(self.flat.detach()) if compiled else self.normalise().found
         self.left.copy_(torch.cat([block.flatten() for *_, block in found]))
+        self.known = None
 
     def run(self, x: Tensor) -> tuple[Tensor, Scratch]:
-        flat = self.flat.detach()
-        route = []
-        for (u, v, _), (weight, bias), (scaled, copied) in zip(
-            self.iterate(flat), self.views(flat)[0], self.layers, strict=True
-        ):
-            largest = u @ weight @ v  # singular value
-            torch.div(weight, largest, out=scaled)
-            copied.copy_(bias)
-            route.append((u, v, largest))
+        known = self.normalise()
         y, scratch = super().run(x)
-        scratch.route = route
+        scratch.route = known
         return y, scratch
 
     def run_back(self, grad: Tensor, scratch: Scratch, weights: bool = True) -> Tensor:
-        """As `MLP.run_back`; a weight's gradient G passes its scaling as (G - <G, W> u v') / s."""
+        """As `MLP.run_back`; a gradient G in W / s becomes (G - <G, W / s> u v') / s in W."""
         grad = super().run_back(grad, scratch, weights)
         if weights:
-            parts = zip(scratch.route, scratch.layer_grads, self.layers, strict=True)
-            for (u, v, largest), (own, _), (scaled, _) in parts:
+            known: Normalised = scratch.route
+            parts = zip(known.found, known.sizes, scratch.layer_grads, self.layers, strict=True)
+            for (u, v, _), size, (own, _), (scaled, _) in parts:
                 along = torch.dot(own.flatten(), scaled.flatten())
-                own.addr_(u, v * -along).div_(largest)
+                own.addr_(u, v * -along).div_(size)
         return grad
 
     def plain(self, x: Tensor, flat: Tensor) -> Tensor:
