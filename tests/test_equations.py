@@ -30,7 +30,7 @@ def contrasted(state: Tensor, key: Tensor) -> Contrasted:
 
 
 def rows(space: SkillSpace, next_obs: list[list[float]], skill: list[int] | Tensor) -> Batch:
-    s = torch.tensor(next_obs)
+    s = torch.tensor(next_obs, dtype=torch.float)
     z = skill if isinstance(skill, Tensor) else torch.eye(space.dim)[skill]
     nothing = torch.zeros(len(s))
     return Batch(torch.zeros_like(s), torch.zeros_like(s), s, z, nothing, nothing)
