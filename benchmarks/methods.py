@@ -83,10 +83,10 @@ def update_of(name: str, shape: Shape) -> Callable[[], object]:
     config = DDPGConfig(hidden=shape.hidden, batch_size=rows)
     agent = DDPG(config, space, obs, ACTIONS, kind.critic)
     optimizer, noise = method.optimizer(), torch.Generator().manual_seed(0)
-    s, s_next = torch.randn(2, rows, OBS)
+    s, near, s_next = torch.randn(3, rows, OBS)
     action = 2 * torch.rand(rows, ACTIONS) - 1
     skill = space.sample(rows, np.random.default_rng(0))
-    batch = Batch(s, action, s_next, skill, torch.zeros(rows), torch.full((rows,), 0.97))
+    batch = Batch(s, action, s_next, near, skill, torch.zeros(rows), torch.full((rows,), 0.97))
 
     def update() -> None:
         lesson = method.learn(batch, optimizer)

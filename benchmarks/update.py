@@ -53,9 +53,9 @@ def main(rounds: int) -> None:
         agent = DDPG(DDPGConfig(hidden=hidden, batch_size=rows), space, obs, ACTIONS)
         optimizer, noise = method.optimizer(), torch.Generator().manual_seed(0)
         skill = space.sample(rows, np.random.default_rng(0))
-        s, s_next = torch.randn(2, rows, OBS)
+        s, near, s_next = torch.randn(3, rows, OBS)
         action = 2 * torch.rand(rows, ACTIONS) - 1
-        batch = Batch(s, action, s_next, skill, torch.zeros(rows), torch.full((rows,), 0.97))
+        batch = Batch(s, action, s_next, near, skill, torch.zeros(rows), torch.full((rows,), 0.97))
 
         def update(
             method: ComSD = method,

@@ -33,7 +33,7 @@ def rows(space: SkillSpace, next_obs: list[list[float]], skill: list[int] | Tens
     s = torch.tensor(next_obs, dtype=torch.float)
     z = skill if isinstance(skill, Tensor) else torch.eye(space.dim)[skill]
     nothing = torch.zeros(len(s))
-    return Batch(torch.zeros_like(s), torch.zeros_like(s), s, z, nothing, nothing)
+    return Batch(torch.zeros_like(s), torch.zeros_like(s), s, s, z, nothing, nothing)
 
 
 # --- ComSD ---------------------------------------------------------------------------------------

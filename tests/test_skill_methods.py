@@ -33,7 +33,7 @@ def rows(skill: Tensor, obs: list[list[float]], next_obs: list[list[float]] | No
     s = torch.tensor(obs)
     nothing = torch.zeros(len(s))
     after = s if next_obs is None else torch.tensor(next_obs)
-    return Batch(s, torch.zeros_like(s), after, skill, nothing, nothing)
+    return Batch(s, torch.zeros_like(s), after, after, skill, nothing, nothing)
 
 
 def answer(net: MLP, output: list[float]) -> None:
@@ -154,12 +154,9 @@ def dads(space: SkillSpace, **values: Any) -> DADS:
     return method
 
 
-ONE = rows(torch.rand(1, 2), [[0.0, 0.0]])
-
-
 def test_dads_reward_by_hand_with_unit_variance() -> None:
     """Squared errors 2 and 4, 6: log q = -1 and -2, -3 without the constant."""
-    reward, _ = dads(Box(2)).reward(ONE, torch.tensor([[2.0, 4.0, 6.0]]))
+    reward = dads(Box(2)).log_ratio(torch.tensor([[2.0, 4.0, 6.0]]), torch.tensor([2.0]))
     mean = (math.exp(-1) + math.exp(-2) + math.exp(-3)) / 3
     assert reward.item() == pytest.approx(-1 - math.log(mean))
 
@@ -168,12 +165,12 @@ def test_dads_reward_lies_between_its_bounds() -> None:
     """At most log(L + 1), L = 100; a log-ratio counts as no more than 50."""
     method = dads(Box(2))
     best = torch.tensor([[0.0] + [1e6] * 100])
-    assert method.reward(ONE, best)[0].item() == pytest.approx(math.log(101))
+    assert method.log_ratio(best, best[:, 0]).item() == pytest.approx(math.log(101))
     worst = torch.tensor([[1e4] + [0.0] * 100])
     wanted = math.log(101) - math.log(1 + 100 * math.exp(50))
-    assert method.reward(ONE, worst)[0].item() == pytest.approx(wanted)
+    assert method.log_ratio(worst, worst[:, 0]).item() == pytest.approx(wanted)
     same = torch.full((1, 101), 3.0)
-    assert method.reward(ONE, same)[0].item() == pytest.approx(0, abs=1e-6)
+    assert method.log_ratio(same, same[:, 0]).item() == pytest.approx(0, abs=1e-6)
 
 
 def test_dads_predicts_the_normalised_change() -> None:
@@ -198,7 +195,7 @@ def test_dads_compares_the_own_skill_with_the_others(space: SkillSpace, compared
     torch.manual_seed(1)
     skills = torch.cat([batch.skill[None], space.others(batch.skill, 23)])
     assert errors.shape == (9, compared)
-    change = batch.next_obs - batch.obs
+    change = batch.near - batch.obs
     obs, change = (
         (x - x.mean(0)) / (x.var(0, correction=0) + 1e-5).sqrt() for x in (batch.obs, change)
     )
@@ -294,7 +291,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "diayn": {"run": ("one-hot", 16), "agent": (50, 3, 1), "method": (1024, 1e-4)},
     "becl": {"run": ("one-hot", 16), "agent": (50, 3, 3), "method": (1024, 1e-4)},
     "smm": {"run": ("one-hot", 4), "agent": (1000, 3, 1), "method": (1024, 1e-3)},
-    "dads": {"run": ("box", 2), "agent": (200, 1, 1), "method": (1024, 1e-4)},
+    "dads": {"run": ("box", 2), "agent": (200, 3, 1), "method": (1024, 1e-4)},
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from comsd.errors import InputError
 from comsd.nets import with_gradient
-from comsd.types import Metrics
+from comsd.types import Batch, Metrics
 
 FEW_DIMS = 16  # beyond it a k-d tree degenerates to a slow linear scan
 TREE_ROWS = 2000  # with fewer the table of all distances is faster
@@ -312,23 +312,34 @@ def dynamic_weight(
 # --- moving along the skill: METRA, LSD, CSD ------------------------------------------------------
 
 
-def displacement(phi: Callable[[Tensor], Tensor], state: Tensor, next_state: Tensor) -> Tensor:
-    """phi(s') - phi(s), (B, d); one pass for both."""
-    before, after = phi(torch.cat([state, next_state])).chunk(2)
-    return after - before
+class Moves(NamedTuple):
+    """How far a transition leads in the space of phi, (B, d) each."""
+
+    step: Tensor  # phi(one step later) - phi(s), with gradient: what the representation learns from
+    whole: Tensor  # phi(s') - phi(s) over the n steps: what the agent is rewarded for
 
 
-def progress(step: Tensor, direction: Tensor) -> Tensor:
-    """(phi(s') - phi(s)) . z, (B,): how far a step leads along the skill's direction.
+def moves(phi: Callable[[Tensor], Tensor], batch: Batch) -> Moves:
+    """One pass for adjacent states, and another, without gradient, for s' if it lies further."""
+    before, after = phi(torch.cat([batch.obs, batch.near])).chunk(2)
+    step = after - before
+    if batch.next_obs is batch.near:
+        return Moves(step, step)
+    with torch.no_grad():
+        return Moves(step, phi(batch.next_obs) - before)
 
-    Summed over an episode it telescopes to (phi(s_T) - phi(s_0)) . z.
+
+def progress(move: Tensor, direction: Tensor) -> Tensor:
+    """(phi(s') - phi(s)) . z, (B,): how far a transition leads along the skill's direction.
+
+    It telescopes: over n steps, as over an episode, it is the sum of the single steps'.
     """
-    return (step * direction).sum(-1)
+    return (move * direction).sum(-1)
 
 
-def cosines(direction: Tensor, step: Tensor) -> Tensor:
-    """(B, B): how well the direction of row i fits the step of row j."""
-    return unit(direction) @ unit(step).T
+def cosines(direction: Tensor, move: Tensor) -> Tensor:
+    """(B, B): how well the direction of row i fits the move of row j."""
+    return unit(direction) @ unit(move).T
 
 
 class Dual(nn.Module):

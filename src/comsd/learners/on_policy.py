@@ -56,10 +56,12 @@ class OnPolicyLearner:
             action[t] = play(obs[t])
             obs[t + 1], reward[t], _ = self.env.step(action[t])
         flat = torch.from_numpy(obs).to(self.device)
+        next_obs = flat[1:].flatten(0, 1)
         return Batch(
             obs=flat[:-1].flatten(0, 1),
             action=torch.from_numpy(action).to(self.device).flatten(0, 1),
-            next_obs=flat[1:].flatten(0, 1),
+            next_obs=next_obs,
+            near=next_obs,
             skill=skill.to(self.device).repeat(horizon, 1),
             reward=torch.from_numpy(reward).to(self.device).flatten(),
             discount=torch.full((horizon * n,), self.agent.config.discount, device=self.device),
@@ -81,12 +83,12 @@ class OnPolicyLearner:
         if self.optimizer is None:
             return metrics
         c = self.agent.config
-        *matrices, reward, discount = batch
-        data = torch.cat([*matrices, reward[:, None], discount[:, None]], -1)
-        sizes = [matrix.shape[1] for matrix in matrices]
-        for rows in shuffled(data, c.epochs, c.minibatches, self.rngs["order"]):
-            obs, action, next_obs, skill, reward, discount = rows.split([*sizes, 1, 1], -1)
-            minibatch = Batch(obs, action, next_obs, skill, reward[:, 0], discount[:, 0])
+        columns = [batch.obs, batch.action, batch.next_obs, batch.skill]
+        columns += [batch.reward[:, None], batch.discount[:, None]]
+        sizes = [column.shape[1] for column in columns]
+        for rows in shuffled(torch.cat(columns, -1), c.epochs, c.minibatches, self.rngs["order"]):
+            obs, action, after, skill, reward, discount = rows.split(sizes, -1)
+            minibatch = Batch(obs, action, after, after, skill, reward[:, 0], discount[:, 0])
             _, metrics = self.method.descend(minibatch, self.optimizer)
         if not all(bool(torch.isfinite(p).all()) for p in self.method.parameters()):
             raise RunError(f"the representation of {self.method.name} holds NaN or infinity")
