@@ -122,9 +122,9 @@ class BeCL(Method):
         weight = (~alone).float() / (~alone).sum().clamp_min(1)
         loss = -(weight * features.ratio.log()).sum()
         weighted = u * weight[:, None]
-        to_u = (shares @ u - u[partner]).mul_(weight[:, None])  # as i, and next as j
-        to_u.addmm_(shares.T, weighted).index_add_(0, partner, weighted, alpha=-1)
-        return loss, through_norm(to_u.div_(self.config.temperature), u, norm)
+        as_i = (shares @ u - u[partner]) * weight[:, None]
+        as_j = (shares.T @ weighted).index_add_(0, partner, weighted, alpha=-1)
+        return loss, through_norm((as_i + as_j) / self.config.temperature, u, norm)
 
     def reward(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
         reward = features.ratio.masked_fill(features.alone, 0)  # Eq. 3
