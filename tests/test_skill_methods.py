@@ -16,7 +16,7 @@ from comsd.config import resolve
 from comsd.envs.robots import ROBOTS
 from comsd.evaluation.robots import RobotEvaluator
 from comsd.learners.off_policy import OffPolicyLearner
-from comsd.methods.becl import BeCL
+from comsd.methods.becl import BeCL, Features, partners
 from comsd.methods.dads import DADS
 from comsd.methods.diayn import DIAYN
 from comsd.methods.smm import SMM, SMMConfig
@@ -248,7 +248,35 @@ def test_becl_a_skill_alone_is_masked(denominator: str) -> None:
     features = method.embed(batch)
     ratio = math.e**2 / (math.e**2 + 1)
     assert method.reward(batch, features)[0].tolist() == pytest.approx([ratio, 0, ratio])
-    assert method.loss(batch, features)[0].item() == pytest.approx(-2 * math.log(ratio) / 3)
+    assert method.loss(batch, features)[0].item() == pytest.approx(-math.log(ratio))
+
+
+@pytest.mark.parametrize("denominator", ["others", "all"])
+def test_becl_gradient_is_that_of_eq_2(denominator: str) -> None:
+    """Against autograd through the equation as it stands; the last row is alone."""
+    method = make_method("becl", OneHot(3), "robots", denominator=denominator)
+    assert isinstance(method, BeCL)
+    label = torch.tensor([0, 1, 0, 1, 0, 1, 1, 2])
+    f = torch.randn(8, 4, dtype=torch.double, requires_grad=True)
+    cosine = torch.cosine_similarity(f[:, None], f, dim=-1)
+    losses = []
+    for i, p in enumerate(partners(label).tolist()[:-1]):
+        e = (cosine[i] / 0.5).exp()
+        apart = label != label[i] if denominator == "others" else torch.arange(8) != i
+        apart[p] = True
+        losses.append(-(e[p] / e[apart].sum()).log())
+    wanted = torch.stack(losses).mean()
+    found, to_f = method.gradient(Features(f, *method.compare(f.detach(), label)))
+    torch.testing.assert_close(found, wanted.detach())
+    torch.testing.assert_close(to_f, torch.autograd.grad(wanted, [f])[0])
+
+
+def test_becl_without_any_pair_learns_nothing() -> None:
+    method = make_method("becl", OneHot(3), "robots")
+    batch = rows(torch.eye(3), [[0.0, 0], [1, 1], [2, 0]])
+    loss, _ = method.loss(batch, method.embed(batch))
+    assert loss.item() == 0
+    assert not any(g.any() for g in torch.autograd.grad(loss, list(method.parameters())))
 
 
 def test_becl_has_a_head_on_robots_and_none_in_the_maze() -> None:
