@@ -64,7 +64,7 @@ def batch_of(arrays: Arrays, *, next_obs: str = "next_obs", skill: str = "skill"
     after = arrays[next_obs]
     nothing = torch.zeros(len(after))
     action = torch.zeros(len(after), 2)
-    return Batch(arrays.get("obs", after), action, after, arrays[skill], nothing, nothing)
+    return Batch(arrays.get("obs", after), action, after, after, arrays[skill], nothing, nothing)
 
 
 def rows(batch: Batch, index: Tensor) -> Batch:
@@ -156,7 +156,7 @@ def cesd(arrays: Arrays) -> CeSD:
     assert isinstance(method, CeSD)
     fill(method.contrast.f1.state, flat(arrays, "state"))
     with torch.no_grad():
-        method.prototypes.centres.copy_(arrays["centres"])
+        method.prototypes.copy_(arrays["centres"])
     return method
 
 
@@ -172,7 +172,7 @@ def test_cesd_prototype_loss() -> None:
     """
     arrays = load("cesd")
     method, batch = cesd(arrays), batch_of(arrays)
-    centres = method.prototypes.centres
+    centres = method.prototypes
     loss, metrics = method.loss(batch, method.embed(batch))
     same(metrics["cesd/proto"], arrays["proto_loss"])
     (grad,) = torch.autograd.grad(loss, [centres])
@@ -411,11 +411,11 @@ def test_lsd(kind: str, space: SkillSpace) -> None:
     arrays = load("lsd")
     method = make("lsd", space, 6, hidden=6, units_from=0)
     assert isinstance(method, LSD)
-    fill(method.phi.net, flat(arrays, "phi"))
+    fill(method.phi, flat(arrays, "phi"))
     batch = batch_of(arrays, skill=f"{kind}_skill")
     for _ in range(50):
         method.loss(batch, method.embed(batch))
-    loss, (grad,) = loss_and_grads(method, batch, method.phi.net.flat)
+    loss, (grad,) = loss_and_grads(method, batch, method.phi.flat)
     same(loss, arrays[f"{kind}_loss"])
     same(grad, flat(arrays, f"{kind}_grad.phi"))
     same(method.rewards(batch)[0], arrays[f"{kind}_reward"])
