@@ -8,9 +8,9 @@ wide, batch 256) on one thread and at the paper's (1024, 1024) on two.
 The floor is what an update needs if no pass is made twice, in GFLOP: products worked out from the
 shapes of the layers, 2 m n k each, and nothing else. A layer costs as much again for its weights'
 gradient and for its input's, which the first layer of a network does without. `count` is what torch
-counts in one update, as a multiple of the floor. What the ratio lacks is Adam, the target's mean,
-elementwise work and products of few rows: CeSD's Adam moves the heads of all skills for the work of
-one pair, and each pair sees a sixteenth of the rows.
+counts in one update, as a multiple of the floor. What the ratio lacks is Adam, the target's
+average, elementwise work and products of few rows: CeSD's Adam moves the heads of all skills for
+the work of one pair, and each pair sees a sixteenth of the rows.
 """
 
 from __future__ import annotations
