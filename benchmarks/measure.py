@@ -18,11 +18,12 @@ SIZE = 1024
 
 def forward(net: MLP, rows: int) -> int:
     """FLOPs of the products; the heads of a network do not see each other's units."""
-    first, *rest, (out, fan_in) = net.shapes
-    layers = [first, *rest, (out, fan_in // net.heads)]
+    first, *rest = [out * fan_in for out, fan_in in net.shapes]
     if isinstance(net, PerSkill):  # a row goes through one pair of its heads
-        layers[1:] = [(out // net.count, fan_in) for out, fan_in in layers[1:]]
-    return 2 * rows * sum(out * fan_in for out, fan_in in layers)
+        rest = [weights // net.count for weights in rest]
+    else:
+        rest[-1] //= net.heads
+    return 2 * rows * (first + sum(rest))
 
 
 def forward_backward(net: MLP, rows: int, *, input_gradient: bool) -> int:

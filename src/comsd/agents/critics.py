@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from comsd.nets import MLP, Scratch, add_relu, layer_grad, relu_backward
 
@@ -47,8 +48,9 @@ class Successor(MLP):
 class PerSkill(MLP):
     """A pair of heads per skill of a one-hot space; each row goes through its own skill's alone.
 
-    Rows are sorted by skill, and every pair of heads works on its piece: the work of two heads,
-    whatever their number, and the same result as computing all heads and masking the others'.
+    Rows are sorted by skill, and the wide layer of every pair works on its piece: the work of two
+    heads, whatever their number. The last layer is so narrow that all skills are computed at once
+    and the others masked.
     """
 
     copied = (*MLP.copied, "skill")
@@ -57,76 +59,85 @@ class PerSkill(MLP):
         trunk = max(1, hidden // 2)  # as in CeSD's code, 512 below heads of 1024
         super().__init__(obs + actions, trunk, hidden, 1, norm=True, heads=2 * skills)
         self.skill = slice(obs, obs + skills)  # its columns in a row
+        self.leave_out_zeros()
+
+    def leave_out_zeros(self) -> None:
+        """Keep of the last layer what belongs to each head, (2 K, hidden): less for Adam to do."""
+        assert self.mask is not None
+        *below, last, bias, scale, shift = self.flat.detach().split(self.sizes)
+        last = last[self.mask.flatten() > 0]
+        self.shapes[-1], self.sizes[4] = (self.heads, len(last) // self.heads), len(last)
+        self.flat = nn.Parameter(torch.cat([*below, last, bias, scale, shift]))
+        self.mask = None
+        self.take_views()
 
     def take_views(self) -> None:
         super().take_views()
         (trunk, _), (wide, _) = self.shapes[:2]
         self.count = self.heads // 2
-        self.pairs = self.split(self.layers)
         self.memory = ((trunk, wide // self.count), *self.memory[1:])  # a row sees one pair
 
-    def split(self, layers: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, ...]]:
-        """Views for every skill: weight and bias of the hidden layer, of the last one."""
-        (hidden, bias), (last, last_bias) = layers[1:]
-        k = self.count
-        blocks = last.view(k, 2, k, -1).diagonal(dim1=0, dim2=2)  # (2, units, k)
-        parts = hidden.view(k, -1, hidden.shape[1]), bias.view(k, -1), last_bias.view(k, 2)
-        weights, biases, last_biases = (part.unbind() for part in parts)
-        return list(zip(weights, biases, blocks.unbind(-1), last_biases, strict=True))
+    def by_skill(self, layers: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, ...]:
+        """Views (K, ...) of weight and bias of the wide layer, (2, K, ...) of those of the last."""
+        (wide, bias), last = layers[1:]
+        pairs = (part.view(self.count, 2, -1).transpose(0, 1) for part in last)
+        return wide.view(self.count, -1, wide.shape[1]), bias.view(self.count, -1), *pairs
+
+    def by_head(self, units: Tensor) -> Tensor:
+        """(B, 2 hidden) as (2, B, hidden)."""
+        return units.view(len(units), 2, -1).transpose(0, 1)
 
     def without_skill(self, x: Tensor) -> Tensor:
         return torch.cat([x[:, : self.skill.start], x[:, self.skill.stop :]], -1)
 
     def run(self, x: Tensor) -> tuple[Tensor, Scratch]:
         skill = x[:, self.skill].argmax(-1)
-        order = skill.argsort(stable=True)
-        counts = skill.bincount(minlength=self.count).tolist()
+        order, sizes = skill.argsort(stable=True), skill.bincount(minlength=self.count).tolist()
+        owner = x[order, self.skill]  # (B, K)  one-hot
         scratch = self.borrow(len(x))
-        scratch.x = self.without_skill(x)[order]
-        scratch.route = order, counts
-        trunk, q = self.run_norm(scratch.x, scratch), x.new_empty(len(x), 2)
-        pieces = (part.split(counts) for part in (trunk, scratch.hidden[1], q))
-        for below, hidden, out, pair in zip(*pieces, self.pairs, strict=True):
-            if len(below):
-                weight, bias, last, last_bias = pair
-                units = add_relu(torch.mm(below, weight.t(), out=hidden), bias)
-                torch.addmm(last_bias, units, last.t(), out=out)
+        scratch.x, scratch.route = self.without_skill(x)[order], (order, sizes, owner)
+        weights, biases, last, last_bias = self.by_skill(self.layers)
+        below, units = self.run_norm(scratch.x, scratch), scratch.hidden[1]
+        pieces = below.split(sizes), units.split(sizes)
+        for piece, out, weight, bias in zip(*pieces, weights, biases, strict=True):
+            add_relu(torch.mm(piece, weight.t(), out=out), bias)
+        every = torch.bmm(self.by_head(units), last.mT).add_(last_bias.mT)  # (2, B, K)
+        q = every.mul_(owner).sum(-1).t()
         return torch.empty_like(q).index_copy_(0, order, q), scratch
 
     def run_back(self, grad: Tensor, scratch: Scratch, weights: bool = True) -> Tensor:
-        order, counts = scratch.route
-        to_trunk, to_hidden = scratch.grad
-        whole = grad[order], scratch.norm[-1], scratch.hidden[1], to_trunk, to_hidden
-        pieces = (part.split(counts) for part in whole)
-        grads: list[tuple[Tensor, ...]] = [()] * self.count
+        order, sizes, owner = scratch.route
+        below, units, (to_below, to_units) = scratch.norm[-1], scratch.hidden[1], scratch.grad
+        wide, _, last, _ = self.by_skill(self.layers)
+        to_every = grad[order].t()[:, :, None] * owner  # (2, B, K)
+        torch.bmm(to_every, last, out=self.by_head(to_units))
+        relu_backward(to_units, units, 0, grad_input=to_units)
+        pieces = [part.split(sizes) for part in (to_units, below, to_below)]
+        for piece, _, out, weight in zip(*pieces, wide, strict=True):
+            torch.mm(piece, weight, out=out)
         if weights:
-            scratch.layer_grads[2][0].zero_()
-            grads = self.split(scratch.layer_grads)
-        for top, below, hidden, down, into, pair, own in zip(
-            *pieces, self.pairs, grads, strict=True
-        ):
-            if not len(top):
-                for part in own:
-                    part.zero_()
-                continue
-            torch.mm(top, pair[2], out=into)
-            relu_backward(into, hidden, 0, grad_input=into)
-            torch.mm(into, pair[0], out=down)
-            if weights:
-                layer_grad(into, below, (own[0], own[1]))
-                layer_grad(top, hidden, (own[2], own[3]))
-        grad = self.back_through_norm(to_trunk, scratch, weights)
+            to_wide, to_bias, to_last, to_last_bias = self.by_skill(scratch.layer_grads)
+            for piece, seen, _, out in zip(*pieces, to_wide, strict=True):
+                torch.mm(piece.t(), seen, out=out)  # zero for a skill without rows
+            torch.mm(owner.t(), to_units, out=to_bias)
+            to_last.copy_(torch.bmm(to_every.mT, self.by_head(units)))
+            to_last_bias.copy_(to_every.sum(1)[:, :, None])
+        grad = self.back_through_norm(to_below, scratch, weights)
         if weights:
-            last = scratch.layer_grads[2][0].view(self.count, 2, self.count, 2, -1)
-            last[:, 0, :, 1].zero_()  # neither head of a pair sees the other's units
-            last[:, 1, :, 0].zero_()
             layer_grad(grad, scratch.x, scratch.layer_grads[0])
         return torch.empty_like(grad).index_copy_(0, order, grad)
 
+    def every(self, x: Tensor, flat: Tensor) -> Tensor:
+        """The values of all heads on all rows, (B, K, 2)."""
+        ((trunk, trunk_bias), (wide, bias), (last, last_bias)), norm = self.views(flat)
+        below = F.linear(self.without_skill(x), trunk, trunk_bias)
+        below = F.layer_norm(below, (below.shape[1],), norm[0], norm[1]).tanh()
+        units = F.linear(below, wide, bias).relu().view(len(x), self.heads, -1)
+        return ((units * last).sum(-1) + last_bias).view(len(x), -1, 2)
+
     def plain(self, x: Tensor, flat: Tensor) -> Tensor:
-        """All heads on all rows, the others masked: what `run` computes, at many times the work."""
-        every = super().plain(self.without_skill(x), flat).view(len(x), -1, 2)
-        return (every * x[:, self.skill, None]).sum(1)
+        """All heads, the others masked: what `run` computes, at many times the work."""
+        return (self.every(x, flat) * x[:, self.skill, None]).sum(1)
 
     def forward(self, x: Tensor, *, frozen: bool = False) -> Tensor:
         if torch.is_grad_enabled():
