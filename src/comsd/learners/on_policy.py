@@ -68,13 +68,8 @@ class OnPolicyLearner:
         if self.optimizer is None:
             return metrics
         c = self.agent.config
-        *matrices, reward, discount = batch
-        data = torch.cat([*matrices, reward[:, None], discount[:, None]], -1)
-        sizes = [matrix.shape[1] for matrix in matrices]
-        for rows in shuffled(data, c.epochs, c.minibatches, self.rngs["order"]):
-            obs, action, next_obs, skill, reward, discount = rows.split([*sizes, 1, 1], -1)
-            minibatch = Batch(obs, action, next_obs, skill, reward[:, 0], discount[:, 0])
-            _, metrics = self.method.descend(minibatch, self.optimizer)
+        for columns in shuffled(batch, c.epochs, c.minibatches, self.rngs["order"]):
+            _, metrics = self.method.descend(Batch(*columns), self.optimizer)
         if not all(bool(torch.isfinite(p).all()) for p in self.method.parameters()):
             raise RunError(f"the representation of {self.method.name} holds NaN or infinity")
         return metrics
