@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from comsd.agents.critics import PerSkill
+from comsd.agents.ddpg import DDPG
 from comsd.nets import MLP
 
 SIZE = 1024
@@ -16,9 +18,11 @@ SIZE = 1024
 
 def forward(net: MLP, rows: int) -> int:
     """FLOPs of the products; the heads of a network do not see each other's units."""
-    layers = [out * fan_in for out, fan_in in net.shapes]
-    layers[-1] //= net.heads
-    return 2 * rows * sum(layers)
+    first, *rest, (out, fan_in) = net.shapes
+    layers = [first, *rest, (out, fan_in // net.heads)]
+    if isinstance(net, PerSkill):  # a row goes through one pair of its heads
+        layers[1:] = [(out // net.count, fan_in) for out, fan_in in layers[1:]]
+    return 2 * rows * sum(out * fan_in for out, fan_in in layers)
 
 
 def forward_backward(net: MLP, rows: int, *, input_gradient: bool) -> int:
@@ -29,6 +33,16 @@ def forward_backward(net: MLP, rows: int, *, input_gradient: bool) -> int:
 def first_layer(net: MLP, rows: int) -> int:
     out, fan_in = net.shapes[0]
     return 2 * rows * out * fan_in
+
+
+def agent_update(agent: DDPG, rows: int) -> int:
+    """FLOPs of a step of critic and actor: target, value, and value of the actor's action."""
+    critic, actor = forward(agent.critic, rows), forward(agent.actor, rows)
+    actions, width = agent.actor.shapes[-1][0], agent.critic.shapes[0][0]
+    through_critic = 2 * critic - first_layer(agent.critic, rows) + 2 * rows * width * actions
+    critic_step = forward_backward(agent.critic, rows, input_gradient=False)
+    actor_step = forward_backward(agent.actor, rows, input_gradient=False) + through_critic
+    return actor + critic + critic_step + actor_step
 
 
 def gemm_rate(products: int = 4) -> float:

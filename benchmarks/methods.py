@@ -5,23 +5,12 @@
 On Walker (24 observations, 6 actions), with the skills the method has there: at the lite shape (256
 wide, batch 256) on one thread and at the paper's (1024, 1024) on two.
 
-FLOPs are counted, not tabulated: torch counts the matrix products of one update, 2 m n k each, and
-nothing else. Where nothing is computed twice that is what the layer shapes ask for. A linear layer
-of a x b costs 2 B a b forward and the same again each for its weights' and its input's gradient;
-the first layer of a network needs no input gradient. Of these an update has
-
-- actor: forward for a' and for a, backward once;
-- critic: forward three times (target, its own step, the actor's), backward once with weights and
-  once without. Plain: a trunk and two heads. Successor (APS): the same with wider outputs.
-  Per skill (CeSD): a trunk half as wide, and only the two heads of the row's skill;
-- the representation: forward and backward once, the tables of its contrast, its neighbours' table.
-
-Not counted: a k-d tree, Adam, the target's average, elementwise work. They are what the ratio
-lacks, most for CeSD, whose Adam moves the heads of all skills for the work of two.
-
-FLOOR holds the same worked out by hand for the paper's shape, in GFLOP: each pass made once, and
-with the passes that the public codes repeat; the last column sets the count against it. CeSD stays
-below its floor since the encoder of skills sees each of the 16 once instead of one per row.
+The floor is what an update needs if no pass is made twice, in GFLOP: products worked out from the
+shapes of the layers, 2 m n k each, and nothing else. A layer costs as much again for its weights'
+gradient and for its input's, which the first layer of a network does without. `count` is what torch
+counts in one update, as a multiple of the floor. What the ratio lacks is Adam, the target's
+average, elementwise work and products of few rows: CeSD's Adam moves the heads of all skills for
+the work of one pair, and each pair sees a sixteenth of the rows.
 """
 
 from __future__ import annotations
@@ -33,21 +22,79 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure import Round, ratios
+from measure import Round, agent_update, forward, forward_backward, ratios
 from torch.utils.flop_counter import FlopCounterMode
 
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.methods import METHODS, Method
-from comsd.skills import SPACES, Box, SkillSpace
+from comsd.nets import MLP
+from comsd.skills import SPACES, Box, OneHot, SkillSpace
 from comsd.types import Batch, ObsInfo
 
 OBS, ACTIONS = 24, 6
-FLOOR: dict[str, tuple[float, float]] = {
-    "comsd": (65.2, 74.8),
-    "cic": (65.2, 69.8),
-    "aps": (41.9, 44.1),
-    "cesd": (48.8, 59.9),
+
+
+# --- the floors ----------------------------------------------------------------------------------
+
+
+def trained(net: MLP, rows: int, *, input_gradient: bool = False) -> int:
+    return forward_backward(net, rows, input_gradient=input_gradient)
+
+
+def table(rows: int, columns: int, dims: int) -> int:
+    """Products of every row with every column."""
+    return 2 * rows * columns * dims
+
+
+def contrast(method: Any, rows: int) -> int:
+    """CIC's encoders, each distinct skill encoded once; its table and both gradients of that."""
+    f1, f2, dims = method.contrast.f1, method.contrast.f2, method.space.dim
+    skills = dims if isinstance(method.space, OneHot) else rows
+    encoders = trained(f1.state, 2 * rows) + trained(f1.pair, rows, input_gradient=True)
+    return encoders + trained(f2, skills) + 3 * table(rows, skills, dims)
+
+
+def along(method: Any, rows: int) -> int:
+    """phi of s and of the state after it, with gradient, and of s', without."""
+    return trained(method.phi, 2 * rows) + forward(method.phi, rows)
+
+
+def cic(method: Any, rows: int) -> int:
+    return contrast(method, rows) + table(rows, rows, method.space.dim)  # and neighbours
+
+
+def cesd(method: Any, rows: int) -> int:
+    skills = method.space.dim
+    neighbours = table(rows, rows // skills, skills)  # within partitions
+    return contrast(method, rows) + neighbours + 3 * table(rows, skills, skills)  # and prototypes
+
+
+def smm(method: Any, rows: int) -> int:
+    vae = trained(method.encoder, rows) + trained(method.decoder, rows, input_gradient=True)
+    return vae + trained(method.discriminator, rows)
+
+
+def becl(method: Any, rows: int) -> int:
+    nets = trained(method.f, rows) + trained(method.head, rows, input_gradient=True)
+    return nets + 3 * table(rows, rows, method.space.dim)
+
+
+REPRESENTATION: dict[str, Callable[[Any, int], int]] = {  # FLOPs of one step of it
+    "comsd": cic,
+    "cic": cic,
+    "diayn": lambda m, rows: trained(m.classifier, rows),
+    "smm": smm,
+    "aps": lambda m, rows: trained(m.phi, rows) + table(rows, rows, m.space.dim),
+    "becl": becl,
+    "cesd": cesd,
+    "dads": lambda m, rows: trained(m.mu, rows) + m.config.alternatives * forward(m.mu, rows),
+    "lsd": along,
+    "csd": lambda m, rows: along(m, rows) + trained(m.density, rows),
+    "metra": along,
 }
+
+
+# --- the updates ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -71,8 +118,8 @@ def skills_of(method: type[Method]) -> SkillSpace:
     return space(tuned["run.skills"].value if "run.skills" in tuned else default)
 
 
-def update_of(name: str, shape: Shape) -> Callable[[], object]:
-    """One update of representation and agent on a batch that stays."""
+def update_of(name: str, shape: Shape) -> tuple[Callable[[], object], int]:
+    """One update of representation and agent on a batch that stays, and its floor."""
     torch.manual_seed(0)
     kind, rows = METHODS[name], shape.rows
     space, obs = skills_of(kind), ObsInfo(OBS, torch.zeros(OBS), torch.ones(OBS))
@@ -82,17 +129,21 @@ def update_of(name: str, shape: Shape) -> Callable[[], object]:
     method = kind(kind.config_class(**own), space, obs)
     config = DDPGConfig(hidden=shape.hidden, batch_size=rows)
     agent = DDPG(config, space, obs, ACTIONS, kind.critic)
+    steps = tuned.get("agent.representation_steps", 1)
     optimizer, noise = method.optimizer(), torch.Generator().manual_seed(0)
-    s, s_next = torch.randn(2, rows, OBS)
+    s, near, s_next = torch.randn(3, rows, OBS)
     action = 2 * torch.rand(rows, ACTIONS) - 1
     skill = space.sample(rows, np.random.default_rng(0))
-    batch = Batch(s, action, s_next, skill, torch.zeros(rows), torch.full((rows,), 0.97))
+    batch = Batch(s, action, s_next, near, skill, torch.zeros(rows), torch.full((rows,), 0.97))
 
     def update() -> None:
+        for _ in range(steps - 1):
+            assert optimizer is not None
+            method.descend(batch, optimizer)
         lesson = method.learn(batch, optimizer)
         agent.update(batch, lesson.reward, noise, lesson.credit)
 
-    return update
+    return update, steps * REPRESENTATION[name](method, rows) + agent_update(agent, rows)
 
 
 def count(update: Callable[[], object]) -> int:
@@ -101,15 +152,12 @@ def count(update: Callable[[], object]) -> int:
     return counter.get_total_flops()
 
 
-def line(name: str, shape: Shape, needed: int, rounds: list[Round]) -> str:
+def line(name: str, needed: int, counted: int, rounds: list[Round]) -> str:
     low, middle, high = np.quantile([r.ratio for r in rounds], [0.1, 0.5, 0.9])
     times, rate = [r.milliseconds for r in rounds], np.median([r.rate for r in rounds])
-    text = f"{name:8} {np.median(times):8.1f} {min(times):8.1f} {needed / 1e9:8.2f} {rate:6.0f}"
-    text += f"   {middle:.3f} ({low:.3f} to {high:.3f})"
-    if shape.name == "paper" and name in FLOOR:
-        lean, more = FLOOR[name]
-        text += f"   {needed / 1e9 / lean:.2f} of {lean} (to {more})"
-    return text
+    text = f"{name:8} {np.median(times):8.1f} {min(times):8.1f} {needed / 1e9:8.2f}"
+    text += f" {counted / needed:6.2f} {rate:6.0f}"
+    return text + f"   {middle:.3f} ({low:.3f} to {high:.3f})"
 
 
 def main(rounds: int, names: list[str]) -> None:
@@ -118,15 +166,14 @@ def main(rounds: int, names: list[str]) -> None:
         torch.set_num_threads(shape.threads)
         threads = "1 thread" if shape.threads == 1 else f"{shape.threads} threads"
         print(f"\nupdate, {shape.name} shape ({shape.hidden} wide, {shape.rows} rows), {threads}")
-        head = f"{'method':8} {'ms':>8} {'best':>8} {'GFLOP':>8} {'GF/s':>6}   "
-        print(head + "ratio to the GEMM rate (10 % to 90 %)" + "   count" * (shape.name == "paper"))
+        head = f"{'method':8} {'ms':>8} {'best':>8} {'floor':>8} {'count':>6} {'GF/s':>6}   "
+        print(head + "floor to the GEMM rate (10 % to 90 %)")
         for name in names:
-            update = update_of(name, shape)
+            update, needed = update_of(name, shape)
             for _ in range(3):
                 update()
-            needed = count(update)
             measured = ratios(update, needed, rounds, per_round=shape.per_round)
-            print(line(name, shape, needed, measured), flush=True)
+            print(line(name, needed, count(update), measured), flush=True)
 
 
 if __name__ == "__main__":

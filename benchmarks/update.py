@@ -14,7 +14,7 @@ import sys
 
 import numpy as np
 import torch
-from measure import first_layer, forward, forward_backward, ratios, report
+from measure import agent_update, forward_backward, ratios, report
 
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.methods.comsd import ComSD, ComSDConfig
@@ -35,12 +35,7 @@ def flops(method: ComSD, agent: DDPG, rows: int) -> int:
         + 3 * table  # contrast, forward and both gradients
         + table  # k-NN
     )
-    critic, actor = forward(agent.critic, rows), forward(agent.actor, rows)
-    target = actor + critic
-    critic_step = forward_backward(agent.critic, rows, input_gradient=False)
-    through_critic = 2 * critic - first_layer(agent.critic, rows)
-    actor_step = forward_backward(agent.actor, rows, input_gradient=False) + through_critic
-    return representation + target + critic_step + actor_step
+    return representation + agent_update(agent, rows)
 
 
 def main(rounds: int) -> None:
@@ -53,9 +48,9 @@ def main(rounds: int) -> None:
         agent = DDPG(DDPGConfig(hidden=hidden, batch_size=rows), space, obs, ACTIONS)
         optimizer, noise = method.optimizer(), torch.Generator().manual_seed(0)
         skill = space.sample(rows, np.random.default_rng(0))
-        s, s_next = torch.randn(2, rows, OBS)
+        s, near, s_next = torch.randn(3, rows, OBS)
         action = 2 * torch.rand(rows, ACTIONS) - 1
-        batch = Batch(s, action, s_next, skill, torch.zeros(rows), torch.full((rows,), 0.97))
+        batch = Batch(s, action, s_next, near, skill, torch.zeros(rows), torch.full((rows,), 0.97))
 
         def update(
             method: ComSD = method,

@@ -60,6 +60,7 @@ ARMS: dict[str, Arm] = {
     "diayn": Arm("DIAYN", "diayn", {}),
     "dads": Arm("DADS (forward MI)", "dads", {}),
     "becl": Arm("BeCL", "becl", {}),
+    "cesd": Arm("CeSD", "cesd", {}),
 }
 
 

@@ -27,7 +27,8 @@ def make_batch(space: SkillSpace, rows: int, seed: int = 0) -> Batch:
     obs = torch.from_numpy(rng.normal(0, 3, (rows, 2)).astype(np.float32))
     action = torch.from_numpy(rng.uniform(-1, 1, (rows, 2)).astype(np.float32))
     skill, reward, discount = space.sample(rows, rng), torch.zeros(rows), torch.full((rows,), 0.99)
-    return Batch(obs, action, obs + 0.95 * action, skill, reward, discount)
+    after = obs + 0.95 * action
+    return Batch(obs, action, after, after, skill, reward, discount)
 
 
 def make_method(

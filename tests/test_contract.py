@@ -122,6 +122,25 @@ def test_permuting_the_batch_permutes_the_reward_unless_declared(case: tuple[Met
     assert method.reward_uses_order != torch.allclose(first, second, atol=1e-5, rtol=1e-4)
 
 
+def test_looking_changes_nothing(case: tuple[Method, str]) -> None:
+    """In eval mode rewards and figures leave every number as it is; figures draw none either."""
+    method, kind = case
+    space = make_space(kind)
+    rewards(method, make_batch(space, ROWS, seed=5))  # give running statistics a past
+    before = {name: value.clone() for name, value in method.state_dict().items()}
+    batch = make_batch(space, ROWS)
+    method.eval()
+    method.rewards(batch)
+    drawn = torch.get_rng_state()
+    with torch.no_grad():
+        method.scores(batch)
+        method.health(batch)
+    assert torch.equal(torch.get_rng_state(), drawn)
+    after = method.state_dict()
+    assert after.keys() == before.keys()
+    assert [name for name in before if not torch.equal(after[name], before[name])] == []
+
+
 def test_saving_and_loading_changes_nothing(case: tuple[Method, str]) -> None:
     method, kind = case
     space = make_space(kind)
@@ -171,6 +190,14 @@ def test_descend_is_a_step_down_the_loss(case: tuple[Method, str]) -> None:
     assert fitted.keys() == metrics.keys()
     torch.testing.assert_close(fitted, metrics)
     assert method.reward(batch, features)[0].shape == (ROWS,)
+
+
+def test_credit_to_another_skill_is_declared(case: tuple[Method, str]) -> None:
+    """By `on_policy`, with whose choices each row teaches the skill that acted."""
+    method, kind = case
+    c = method.config
+    if all(getattr(c, name) == choice for name, choice in c.on_policy.items()):
+        assert method.lesson(make_batch(make_space(kind), ROWS)).credit is None
 
 
 @pytest.mark.parametrize("name", METHODS)

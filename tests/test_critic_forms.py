@@ -35,7 +35,7 @@ def batch_for(form: str, rows: int = ROWS) -> Batch:
     obs, next_obs = torch.randn(2, rows, OBS, generator=g)
     z = SPACES[form].decode(torch.randn(rows, SKILLS, generator=g))
     action = torch.rand(rows, ACTIONS, generator=g) * 2 - 1
-    return Batch(obs, action, next_obs, z, torch.zeros(rows), torch.full((rows,), 0.97))
+    return Batch(obs, action, next_obs, next_obs, z, torch.zeros(rows), torch.full((rows,), 0.97))
 
 
 def rows_for(form: str) -> Tensor:

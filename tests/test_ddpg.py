@@ -29,7 +29,9 @@ def batch_of(rows: int = ROWS) -> Batch:
     g = torch.Generator().manual_seed(1)
     obs, next_obs = torch.randn(2, rows, 4, generator=g)
     skill, action = torch.rand(rows, 3, generator=g), torch.rand(rows, 2, generator=g) * 2 - 1
-    return Batch(obs, action, next_obs, skill, torch.zeros(rows), torch.full((rows,), 0.97))
+    return Batch(
+        obs, action, next_obs, next_obs, skill, torch.zeros(rows), torch.full((rows,), 0.97)
+    )
 
 
 def gradient(optimizer: object) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,9 @@ from comsd.methods import METHODS
 from comsd.methods.csd import CSD, relative_weights
 from comsd.methods.lsd import LSD
 from comsd.methods.metra import METRA
-from comsd.nets import MLP, Lipschitz, Units
+from comsd.nets import MLP, Adam, Lipschitz, Units
 from comsd.skills import OneHot, SkillSpace, Sphere
-from comsd.terms import Dual, cosines, displacement, progress
+from comsd.terms import Dual, Moves, cosines, moves, progress
 from comsd.types import Batch, ObsInfo
 from conftest import OBS, make_batch, make_method
 from processes import SMALL, fingerprint
@@ -30,7 +31,7 @@ DISTANCE = ("metra", "lsd", "csd")
 
 def batch_of(state: list[list[float]], next_state: list[list[float]], skill: Tensor) -> Batch:
     s, t, nothing = torch.tensor(state), torch.tensor(next_state), torch.zeros(len(state))
-    return Batch(s, torch.zeros_like(s), t, skill, nothing, nothing)
+    return Batch(s, torch.zeros_like(s), t, t, skill, nothing, nothing)
 
 
 def two_rows(skill: list[list[float]]) -> Batch:
@@ -41,16 +42,28 @@ def two_rows(skill: list[list[float]]) -> Batch:
 def corridors(space: SkillSpace, rows: int = 200) -> Batch:
     """Every skill moves along itself, from anywhere."""
     batch = make_batch(space, rows)
-    return batch._replace(next_obs=batch.obs + space.direction(batch.skill)[:, :2])
+    after = batch.obs + space.direction(batch.skill)[:, :2]
+    return batch._replace(next_obs=after, near=after)
+
+
+def along(step: Tensor, whole: Tensor | None = None) -> Moves:
+    """Moves in phi that are given; by default of one step."""
+    return Moves(step, step.detach() if whole is None else whole)
 
 
 # --- what they share -----------------------------------------------------------------------------
 
 
-def test_displacement_is_the_difference_of_two_embeddings() -> None:
-    phi = MLP(2, 8, 3)
-    s, t = torch.randn(2, 5, 2)
-    torch.testing.assert_close(displacement(phi, s, t), phi(t) - phi(s))
+def test_moves_are_differences_of_embeddings_one_step_and_the_whole_way() -> None:
+    phi, batch = MLP(2, 8, 3), make_batch(Sphere(2), 5)
+    s, near, after = torch.randn(3, 5, 2)
+    step, whole = moves(phi, batch._replace(obs=s, near=near, next_obs=after))
+    torch.testing.assert_close(step, phi(near) - phi(s))
+    torch.testing.assert_close(whole, phi(after) - phi(s))
+    assert step.requires_grad
+    assert not whole.requires_grad
+    step, whole = moves(phi, batch._replace(obs=s, near=near, next_obs=near))
+    assert whole is step
 
 
 def test_progress_is_the_step_along_the_skill() -> None:
@@ -64,9 +77,11 @@ def test_progress_is_the_step_along_the_skill() -> None:
 
 def test_progress_telescopes() -> None:
     phi, path, z = MLP(2, 8, 3), torch.randn(10, 2), torch.randn(1, 3)
-    summed = progress(displacement(phi, path[:-1], path[1:]), z).sum()
-    ends = progress(displacement(phi, path[:1], path[-1:]), z).sum()
-    torch.testing.assert_close(summed, ends)
+    steps = make_batch(Sphere(2), 9)._replace(obs=path[:-1], near=path[1:], next_obs=path[1:])
+    ends = make_batch(Sphere(2), 1)._replace(obs=path[:1], near=path[1:2], next_obs=path[-1:])
+    torch.testing.assert_close(
+        progress(moves(phi, steps).step, z).sum(), progress(moves(phi, ends).whole, z).sum()
+    )
 
 
 def test_the_dual_term_has_one_gradient_for_the_gap_and_another_for_lam() -> None:
@@ -84,7 +99,7 @@ def test_a_lipschitz_network_divides_each_weight_by_its_largest_singular_value()
     net = Lipschitz(3, 12, 12, 4, init="uniform")
     plain = MLP(3, 12, 12, 4)
     with torch.no_grad():
-        plain.flat.copy_(net.net.flat)
+        plain.flat.copy_(net.flat)
         for weight, _ in plain.layers:
             weight /= torch.linalg.matrix_norm(weight, 2)
     x = torch.randn(20, 3)
@@ -94,9 +109,9 @@ def test_a_lipschitz_network_divides_each_weight_by_its_largest_singular_value()
 def test_the_lipschitz_gradient_passes_through_the_singular_value() -> None:
     torch.manual_seed(0)
     net, x = Lipschitz(3, 6, 2, init="uniform"), torch.randn(20, 3)
-    (ours,) = torch.autograd.grad(net(x).square().sum(), [net.net.flat])
-    flat = net.net.flat.detach().clone().requires_grad_()
-    (w1, b1), (w2, b2) = net.net.views(flat)[0]
+    (ours,) = torch.autograd.grad(net(x).square().sum(), [net.flat])
+    flat = net.flat.detach().clone().requires_grad_()
+    (w1, b1), (w2, b2) = net.views(flat)[0]
     hidden = (x @ (w1 / torch.linalg.matrix_norm(w1, 2)).T + b1).relu()
     y = hidden @ (w2 / torch.linalg.matrix_norm(w2, 2)).T + b2
     (exact,) = torch.autograd.grad(y.square().sum(), [flat])
@@ -110,12 +125,28 @@ def test_a_lipschitz_pass_changes_nothing_and_settling_follows_the_weights() -> 
     assert torch.equal(net(x), net(x))
     assert torch.equal(net.left, before)
     with torch.no_grad():
-        net.net.flat.add_(torch.randn_like(net.net.flat))
+        net.flat.add_(torch.randn_like(net.flat))
     for _ in range(100):
         net.settle()
-    largest = [torch.linalg.matrix_norm(weight, 2) for weight, _ in net.net.layers]
-    found = [u @ w @ v for (u, v, _), (w, _) in zip(net.iterate(), net.net.layers, strict=True)]
-    torch.testing.assert_close(found, largest, atol=1e-3, rtol=1e-3)
+    net(x)
+    for weight, _ in net.layers:
+        assert torch.linalg.matrix_norm(weight, 2).item() == pytest.approx(1, abs=1e-3)
+    twin = copy.deepcopy(net)
+    assert torch.equal(twin(x), net(x))
+
+
+def test_a_wide_lipschitz_network_keeps_its_slope_while_its_weights_grow() -> None:
+    """One iteration per step follows what Adam adds to the first singular direction."""
+    torch.manual_seed(0)
+    net = Lipschitz(24, 512, 512, 4)
+    optimizer, slopes = Adam(net.parameters(), 3e-4), []
+    for _ in range(40):
+        y = net(torch.randn(64, 24))
+        slopes.append(math.prod(torch.linalg.matrix_norm(w, 2).item() for w, _ in net.layers))
+        net.settle()
+        optimizer.descend(-y.mean())
+    assert max(slopes) < 1.1
+    assert slopes[-1] == pytest.approx(1, abs=0.01)
 
 
 def test_units_are_those_of_the_first_rows_and_then_stay() -> None:
@@ -146,13 +177,13 @@ def test_only_spaces_with_directions_are_accepted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DISTANCE)
-def test_robots_give_adjacent_states_of_one_long_held_skill(name: str) -> None:
+def test_robots_give_windows_of_one_long_held_skill(name: str) -> None:
     config, sources = resolve(name, "walker")
     agent: Any = config.agent
-    assert (agent.n_step, agent.one_skill, agent.hold) == (1, True, 200)
+    assert (agent.n_step, agent.one_skill, agent.hold) == (3, True, 200)
     space = ("one-hot", 16) if name == "csd" else ("sphere", 4)
     assert (config.run.space, config.run.skills) == space
-    assert all(sources[f"agent.{key}"] for key in ("n_step", "one_skill", "hold"))
+    assert all(sources[f"agent.{key}"] for key in ("one_skill", "hold"))
     assert resolve(name, "maze-tree")[0].run.space == "one-hot"
 
 
@@ -203,34 +234,59 @@ def metra(**values: Any) -> METRA:
 
 def test_metra_reward_is_the_step_along_the_skill() -> None:
     step = torch.tensor([[0.6, 0.8], [0.0, -2.0]])
-    reward, _ = metra().reward(two_rows([[1.0, 0.0], [0.6, 0.8]]), step)
+    reward, _ = metra().reward(two_rows([[1.0, 0.0], [0.6, 0.8]]), along(step))
     assert reward.tolist() == pytest.approx([0.6, -1.6])
     one_hot = make_method("metra", OneHot(2))
-    reward, _ = one_hot.reward(two_rows([[1.0, 0.0], [0.0, 1.0]]), step)
+    reward, _ = one_hot.reward(two_rows([[1.0, 0.0], [0.0, 1.0]]), along(step))
     assert reward.tolist() == pytest.approx([0.6 - 0.8, -2.0])  # centred: (1, -1) and (-1, 1)
 
 
 def test_metra_penalty_is_of_the_squared_length() -> None:
     """Of (0.6, 0.8): 1, nothing counts; of (0, -2): 4, three too much."""
     step = torch.tensor([[0.6, 0.8], [0.0, -2.0]], requires_grad=True)
-    loss, metrics = metra().loss(two_rows([[1.0, 0.0], [0.6, 0.8]]), step)
-    gap, along = (0 - 3) / 2, (0.6 - 1.6) / 2
-    assert loss.item() == pytest.approx(-(along + 30 * gap) + math.log(30) * gap, rel=1e-5)
+    loss, metrics = metra().loss(two_rows([[1.0, 0.0], [0.6, 0.8]]), along(step))
+    gap, progressed = (0 - 3) / 2, (0.6 - 1.6) / 2
+    assert loss.item() == pytest.approx(-(progressed + 30 * gap) + math.log(30) * gap, rel=1e-5)
     assert metrics["metra/squared_step"].tolist() == pytest.approx([1, 4])
     (grad,) = torch.autograd.grad(loss, [step])
     # (-z + 30 * 2 * step) / 2, the first row at its bound too
     assert grad.flatten().tolist() == pytest.approx([17.5, 24, -0.3, -60.4], rel=1e-4)
 
 
+def test_metra_may_be_held_to_the_mean_square_as_in_its_code() -> None:
+    """Of (0, -2): 4 as a sum, 2 as a mean."""
+    step, skill = torch.tensor([[0.0, -2.0]] * 2), [[0.6, 0.8]] * 2
+    metrics = metra(constraint="mean").loss(two_rows(skill), along(step))[1]
+    assert metrics["metra/squared_step"].tolist() == pytest.approx([2, 2])
+
+
+@pytest.mark.parametrize("name", DISTANCE)
+def test_the_loss_is_about_one_step_and_the_reward_about_the_whole_window(name: str) -> None:
+    batch = make_batch(Sphere(2), 40)
+    near, far = batch.obs + 0.3 * batch.action, batch.obs - 2 * batch.action
+    window = batch._replace(near=near, next_obs=far)
+
+    def judged(batch: Batch) -> tuple[Tensor, Tensor]:
+        method = make_method(name, Sphere(2))
+        features = method.embed(batch)
+        return method.loss(batch, features)[0], method.lesson(batch, features).reward
+
+    loss, reward = judged(window)
+    torch.testing.assert_close(loss, judged(batch._replace(near=near, next_obs=near))[0])
+    torch.testing.assert_close(reward, judged(batch._replace(near=far, next_obs=far))[1])
+
+
 def test_metra_short_steps_are_not_penalised() -> None:
     step = torch.tensor([[0.3, 0.1], [0.2, 0.0]], requires_grad=True)
     skill = [[1.0, 0.0], [0.6, 0.8]]
-    loss, _ = metra().loss(two_rows(skill), step)
+    loss, _ = metra().loss(two_rows(skill), along(step))
     (grad,) = torch.autograd.grad(loss, [step])
     torch.testing.assert_close(grad, -torch.tensor(skill) / 2)
     counted = 1e-3
-    along = (0.3 + 0.12) / 2
-    assert loss.item() == pytest.approx(-along - 30 * counted + math.log(30) * counted, rel=1e-4)
+    progressed = (0.3 + 0.12) / 2
+    assert loss.item() == pytest.approx(
+        -progressed - 30 * counted + math.log(30) * counted, rel=1e-4
+    )
 
 
 @pytest.mark.parametrize(("size", "sign"), [(20.0, 1), (0.01, -1)])
@@ -239,7 +295,8 @@ def test_metra_multiplier_rises_where_steps_are_too_long_and_falls_elsewhere(
 ) -> None:
     method = metra(dual_lr=0.02, lr=1e-4)
     batch = make_batch(Sphere(2), 50)
-    batch = batch._replace(next_obs=batch.obs + size * OBS.std * batch.action)
+    after = batch.obs + size * OBS.std * batch.action
+    batch = batch._replace(next_obs=after, near=after)
     optimizer, before = method.optimizer(), method.phi.flat.detach().clone()
     assert optimizer is not None
     method.descend(batch, optimizer)
@@ -254,7 +311,7 @@ def test_metra_learns_steps_of_length_one() -> None:
     assert optimizer is not None
     for _ in range(400):
         method.learn(batch, optimizer)
-    squared = method.embed(batch).square().sum(-1)
+    squared = method.embed(batch).step.square().sum(-1)
     assert squared.mean().item() == pytest.approx(1, abs=0.15)
     assert method.rewards(batch)[0].mean() > 0.85  # 1 is the most there is
 
@@ -271,8 +328,8 @@ def lsd(**values: Any) -> LSD:
 def test_lsd_reward_is_the_step_along_the_skill_and_the_loss_minus_its_mean() -> None:
     step = torch.tensor([[0.6, 0.8], [0.0, -2.0]], requires_grad=True)
     batch = two_rows([[1.0, 0.0], [0.6, 0.8]])
-    assert lsd().reward(batch, step.detach())[0].tolist() == pytest.approx([0.6, -1.6])
-    loss, _ = lsd().loss(batch, step)
+    assert lsd().reward(batch, along(step.detach()))[0].tolist() == pytest.approx([0.6, -1.6])
+    loss, _ = lsd().loss(batch, along(step))
     assert loss.item() == pytest.approx(-(0.6 - 1.6) / 2)
     (grad,) = torch.autograd.grad(loss, [step])
     torch.testing.assert_close(grad, -batch.skill / 2)
@@ -289,7 +346,7 @@ def test_lsd_never_moves_further_than_the_state(space: SkillSpace) -> None:
         method.learn(corridors(space), optimizer)
     a, b = 5 * torch.randn(2, 500, 2)
     apart = (method.units(a) - method.units(b)).norm(dim=-1)
-    embedded = displacement(method.phi, method.units(a), method.units(b)).norm(dim=-1)
+    embedded = (method.phi(method.units(a)) - method.phi(method.units(b))).norm(dim=-1)
     assert bool((embedded <= apart * 1.01).all())
     assert (embedded / apart).max() > 0.5  # and the bound is not idle
 
@@ -297,7 +354,8 @@ def test_lsd_never_moves_further_than_the_state(space: SkillSpace) -> None:
 def test_lsd_distances_do_not_depend_on_the_units_of_the_observations() -> None:
     """After the units have settled: the same motion in metres and in millimetres."""
     batch, factors = make_batch(Sphere(2), 64), torch.tensor([1000.0, 0.1])
-    scaled = batch._replace(obs=batch.obs * factors, next_obs=batch.next_obs * factors)
+    after = batch.near * factors
+    scaled = batch._replace(obs=batch.obs * factors, next_obs=after, near=after)
     rewards = []
     for rows in (batch, scaled):
         method = lsd(units_from=1)
@@ -364,10 +422,10 @@ def test_csd_penalty_is_of_mean_squares_within_the_distance() -> None:
     method = csd([0.0, 0.0], [1.0, 1.0], dual=3.0)
     batch = batch_of([in_units(0, 0)], [in_units(1, 3)], torch.tensor([[0.6, 0.8]]))
     step = torch.tensor([[2.0, 4.0]], requires_grad=True)
-    loss, metrics = method.loss(batch, step)
+    loss, metrics = method.loss(batch, along(step))
     nll = math.log(2 * math.pi) + 10 / 2
-    along = 1.2 + 3.2
-    assert loss.item() == pytest.approx(-along + 3 * 5 - math.log(3) * 5 + nll, rel=1e-4)
+    progressed = 1.2 + 3.2
+    assert loss.item() == pytest.approx(-progressed + 3 * 5 - math.log(3) * 5 + nll, rel=1e-4)
     assert metrics["csd/gap"].item() == pytest.approx(-5, rel=1e-4)
     (grad,) = torch.autograd.grad(loss, [step])
     assert grad.flatten().tolist() == pytest.approx([-0.6 + 3 * 2, -0.8 + 3 * 4], rel=1e-4)
@@ -376,8 +434,8 @@ def test_csd_penalty_is_of_mean_squares_within_the_distance() -> None:
 def test_csd_reward_is_ten_times_the_step_along_the_skill() -> None:
     step = torch.tensor([[0.6, 0.8], [0.0, -2.0]])
     batch = two_rows([[1.0, 0.0], [0.6, 0.8]])
-    assert csd().reward(batch, step)[0].tolist() == pytest.approx([6, -16])
-    assert csd(scale=1.0).reward(batch, step)[0].tolist() == pytest.approx([0.6, -1.6])
+    assert csd().reward(batch, along(step))[0].tolist() == pytest.approx([6, -16])
+    assert csd(scale=1.0).reward(batch, along(step))[0].tolist() == pytest.approx([0.6, -1.6])
 
 
 def test_csd_density_learns_from_the_likelihood_alone() -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from comsd.contrast import Contrasted
 from comsd.methods.aps import APS
@@ -27,14 +26,14 @@ from conftest import make_batch, make_method
 
 def contrasted(state: Tensor, key: Tensor) -> Contrasted:
     """Each row with a one-hot query of its own."""
-    return Contrasted(state, key, torch.eye(len(key)), torch.eye(len(key)))
+    return Contrasted(state, key, torch.eye(len(key)), torch.eye(len(key)), state)
 
 
 def rows(space: SkillSpace, next_obs: list[list[float]], skill: list[int] | Tensor) -> Batch:
-    s = torch.tensor(next_obs)
+    s = torch.tensor(next_obs, dtype=torch.float)
     z = skill if isinstance(skill, Tensor) else torch.eye(space.dim)[skill]
     nothing = torch.zeros(len(s))
-    return Batch(torch.zeros_like(s), torch.zeros_like(s), s, z, nothing, nothing)
+    return Batch(torch.zeros_like(s), torch.zeros_like(s), s, s, z, nothing, nothing)
 
 
 # --- ComSD ---------------------------------------------------------------------------------------
@@ -239,7 +238,7 @@ def test_becl_row_without_partner_is_left_out() -> None:
     features = module.embed(batch)
     assert module.reward(batch, features)[0][2].item() == 0
     one = -math.log(math.e**2 / (math.e**2 + 1))
-    assert module.loss(batch, features)[0].item() == pytest.approx(2 * one / 3)
+    assert module.loss(batch, features)[0].item() == pytest.approx(one)  # of the other two
 
 
 # --- APS -----------------------------------------------------------------------------------------
@@ -348,23 +347,29 @@ def test_cesd_prototype_loss_by_hand() -> None:
     """Prototypes along the axes, s' on them: q is even after balancing; p = softmax(1 / 0.1, 0)."""
     method = cesd()
     with torch.no_grad():
-        method.prototypes.centres.copy_(2 * torch.eye(2))
+        method.prototypes.copy_(2 * torch.eye(2))
     x = embedded(torch.tensor([[5.0, 0], [0, 3]]), torch.eye(2))
-    loss = method.prototypes.gradient(x)[0].item()
+    loss = method.prototype_loss(x).item()
     q = 1 / (1 + math.exp(-10))  # symmetric, so Sinkhorn leaves the softmax as it is
     log_p, log_not = -math.log1p(math.exp(-10)), -10 - math.log1p(math.exp(-10))
     assert loss == pytest.approx(-(q * log_p + (1 - q) * log_not), rel=1e-3)
 
 
-def test_cesd_prototype_gradient_is_that_of_the_cross_entropy() -> None:
-    method = cesd(3)
-    before, state = torch.randn(2, 12, 3)
-    q = sinkhorn(method.prototypes.logits(state).detach(), 6)
-    loss = F.cross_entropy(method.prototypes.logits(before), q)
-    (wanted,) = torch.autograd.grad(loss, [method.prototypes.centres])
-    value, grad = method.prototypes.gradient(embedded(before, state))
-    torch.testing.assert_close(value, loss.detach())
-    torch.testing.assert_close(grad, wanted)
+def test_cesd_prototype_gradient_by_hand() -> None:
+    """Prototypes along a state and at 60 degrees from it; (p - q) of the state's part across each.
+
+    Along a prototype the gradient is zero: its length does not matter.
+    """
+    method = cesd(sharpness=1.0)
+    side = math.sqrt(0.75)
+    with torch.no_grad():
+        method.prototypes.copy_(torch.tensor([[3.0, 0], [1.0, 2 * side]]))  # lengths 3 and 2
+    x = embedded(torch.tensor([[1.0, 0]]), torch.tensor([[1.0, 0]]))
+    (grad,) = torch.autograd.grad(method.prototype_loss(x), [method.prototypes])
+    p = math.exp(0.5) / (math.exp(1) + math.exp(0.5))  # of the second; balanced q is even
+    wanted = (p - 0.5) / 2 * torch.tensor([0.75, -0.5 * side])  # state less its part along u
+    assert grad[0].tolist() == pytest.approx([0, 0], abs=1e-6)
+    torch.testing.assert_close(grad[1], wanted)
 
 
 def cesd_case(method: CeSD) -> tuple[Tensor, Any, Tensor | None]:
@@ -372,7 +377,7 @@ def cesd_case(method: CeSD) -> tuple[Tensor, Any, Tensor | None]:
     partition = torch.eye(2)[[0, 0, 0, 1, 1]]
     state = torch.tensor([[0.0, 0], [1, 0], [3, 0], [100, 0], [104, 0]])
     batch = rows(OneHot(2), [[0, 0]] * 5, [0, 0, 1, 1, 1])
-    features = Features(Contrasted(state, state, state, None), partition)
+    features = Features(contrasted(state, state), partition)
     reward, metrics = method.reward(batch, features)
     return reward, metrics, method.credit(batch, features)
 
@@ -391,12 +396,19 @@ def test_cesd_reward_stays_within_the_partition() -> None:
     assert metrics["cesd/own"].tolist() == [1, 1, 0, 1, 1]
 
 
-def test_cesd_missing_neighbours_count_as_none() -> None:
-    """Three neighbours wanted: the partition of two has 0, 4 and none."""
-    _, metrics, _ = cesd_case(cesd(k=3))
-    variance = np.var([0, 1, 3, 0, 1, 2, 0, 2, 3, 0, 4, 0, 0, 4, 0])
-    wanted = math.log1p((4 / variance - 5e-4) / 3)
-    assert metrics["cesd/r_ent"][3:].tolist() == pytest.approx([wanted] * 2, rel=1e-4)
+def test_cesd_neighbours_that_a_partition_lacks_do_not_count() -> None:
+    """Three neighbours wanted: the partition of two has 0 and 4, and its mean is over two."""
+    method = cesd(k=3)
+    _, metrics, _ = cesd_case(method)
+    found = [0, 1, 3, 0, 1, 2, 0, 2, 3, 0, 4, 0, 4]
+    variance = np.var(found)
+    r_ent = [
+        math.log1p((a / variance + b / variance - 1e-3) / 3) for a, b in ((1, 3), (1, 2), (2, 3))
+    ]
+    r_ent += [math.log1p((4 / variance - 5e-4) / 2)] * 2
+    assert metrics["cesd/r_ent"].tolist() == pytest.approx(r_ent, rel=1e-4)
+    assert method.entropy.moments.count.item() == len(found)
+    assert method.entropy.moments.variance.item() == pytest.approx(variance, rel=1e-5)
 
 
 def test_cesd_without_credit_pays_nothing_outside() -> None:
@@ -410,10 +422,10 @@ def test_cesd_draws_partitions_in_proportion_and_takes_the_likeliest_otherwise()
     """cos = 1 and cos(60 degrees) = 0.5 at temperature 0.5: odds of e^1, 0.731 to 0.269."""
     method = cesd(sharpness=0.5)
     with torch.no_grad():
-        method.prototypes.centres.copy_(torch.tensor([[1.0, 0], [0.5, math.sqrt(0.75)]]))
+        method.prototypes.copy_(torch.tensor([[1.0, 0], [0.5, math.sqrt(0.75)]]))
     state = torch.tensor([[2.0, 0]]).repeat(20_000, 1)
-    x = Contrasted(state, state, state, None)
+    x = contrasted(state, state)
     torch.manual_seed(0)
-    share = method.assign(x).partition[:, 0].mean().item()
+    share = method.assigned(x).partition[:, 0].mean().item()
     assert share == pytest.approx(1 / (1 + math.exp(-1)), abs=0.01)
-    assert bool((method.eval().assign(x).partition[:, 0] == 1).all())
+    assert bool((method.eval().assigned(x).partition[:, 0] == 1).all())

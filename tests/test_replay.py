@@ -43,6 +43,7 @@ def test_windows_stay_in_their_episode_and_environment(episodes: int, n: int) ->
     episode, env = (s // 100), (s % 1)
     t = s - 100 * episode - env
     assert torch.equal(batch.next_obs[:, 0], s + n)  # no jump into another episode
+    assert torch.equal(batch.near[:, 0], s + 1)
     assert torch.equal(batch.action[:, 0], s)
     assert bool((t <= HORIZON - n).all())
     # The skill is the one that produced the action, not the one before it.

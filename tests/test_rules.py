@@ -25,9 +25,8 @@ def unseen() -> Batch:
 def seen(skill: Tensor, reward: list[float]) -> Batch:
     rows = len(reward)
     empty = torch.zeros(rows, 1)
-    return Batch(
-        empty, empty, empty, skill, torch.tensor(reward, dtype=torch.float32), torch.ones(rows)
-    )
+    rewards = torch.tensor(reward, dtype=torch.float32)
+    return Batch(empty, empty, empty, empty, skill, rewards, torch.ones(rows))
 
 
 def test_the_prior_draws_anew_and_a_settled_rule_never(rng: np.random.Generator) -> None:

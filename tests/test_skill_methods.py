@@ -16,7 +16,7 @@ from comsd.config import resolve
 from comsd.envs.robots import ROBOTS
 from comsd.evaluation.robots import RobotEvaluator
 from comsd.learners.off_policy import OffPolicyLearner
-from comsd.methods.becl import BeCL
+from comsd.methods.becl import BeCL, Features, partners
 from comsd.methods.dads import DADS
 from comsd.methods.diayn import DIAYN
 from comsd.methods.smm import SMM, SMMConfig
@@ -33,7 +33,7 @@ def rows(skill: Tensor, obs: list[list[float]], next_obs: list[list[float]] | No
     s = torch.tensor(obs)
     nothing = torch.zeros(len(s))
     after = s if next_obs is None else torch.tensor(next_obs)
-    return Batch(s, torch.zeros_like(s), after, skill, nothing, nothing)
+    return Batch(s, torch.zeros_like(s), after, after, skill, nothing, nothing)
 
 
 def answer(net: MLP, output: list[float]) -> None:
@@ -154,12 +154,9 @@ def dads(space: SkillSpace, **values: Any) -> DADS:
     return method
 
 
-ONE = rows(torch.rand(1, 2), [[0.0, 0.0]])
-
-
 def test_dads_reward_by_hand_with_unit_variance() -> None:
     """Squared errors 2 and 4, 6: log q = -1 and -2, -3 without the constant."""
-    reward, _ = dads(Box(2)).reward(ONE, torch.tensor([[2.0, 4.0, 6.0]]))
+    reward = dads(Box(2)).log_ratio(torch.tensor([[2.0, 4.0, 6.0]]), torch.tensor([2.0]))
     mean = (math.exp(-1) + math.exp(-2) + math.exp(-3)) / 3
     assert reward.item() == pytest.approx(-1 - math.log(mean))
 
@@ -168,12 +165,12 @@ def test_dads_reward_lies_between_its_bounds() -> None:
     """At most log(L + 1), L = 100; a log-ratio counts as no more than 50."""
     method = dads(Box(2))
     best = torch.tensor([[0.0] + [1e6] * 100])
-    assert method.reward(ONE, best)[0].item() == pytest.approx(math.log(101))
+    assert method.log_ratio(best, best[:, 0]).item() == pytest.approx(math.log(101))
     worst = torch.tensor([[1e4] + [0.0] * 100])
     wanted = math.log(101) - math.log(1 + 100 * math.exp(50))
-    assert method.reward(ONE, worst)[0].item() == pytest.approx(wanted)
+    assert method.log_ratio(worst, worst[:, 0]).item() == pytest.approx(wanted)
     same = torch.full((1, 101), 3.0)
-    assert method.reward(ONE, same)[0].item() == pytest.approx(0, abs=1e-6)
+    assert method.log_ratio(same, same[:, 0]).item() == pytest.approx(0, abs=1e-6)
 
 
 def test_dads_predicts_the_normalised_change() -> None:
@@ -198,7 +195,7 @@ def test_dads_compares_the_own_skill_with_the_others(space: SkillSpace, compared
     torch.manual_seed(1)
     skills = torch.cat([batch.skill[None], space.others(batch.skill, 23)])
     assert errors.shape == (9, compared)
-    change = batch.next_obs - batch.obs
+    change = batch.near - batch.obs
     obs, change = (
         (x - x.mean(0)) / (x.var(0, correction=0) + 1e-5).sqrt() for x in (batch.obs, change)
     )
@@ -251,7 +248,35 @@ def test_becl_a_skill_alone_is_masked(denominator: str) -> None:
     features = method.embed(batch)
     ratio = math.e**2 / (math.e**2 + 1)
     assert method.reward(batch, features)[0].tolist() == pytest.approx([ratio, 0, ratio])
-    assert method.loss(batch, features)[0].item() == pytest.approx(-2 * math.log(ratio) / 3)
+    assert method.loss(batch, features)[0].item() == pytest.approx(-math.log(ratio))
+
+
+@pytest.mark.parametrize("denominator", ["others", "all"])
+def test_becl_gradient_is_that_of_eq_2(denominator: str) -> None:
+    """Against autograd through the equation as it stands; the last row is alone."""
+    method = make_method("becl", OneHot(3), "robots", denominator=denominator)
+    assert isinstance(method, BeCL)
+    label = torch.tensor([0, 1, 0, 1, 0, 1, 1, 2])
+    f = torch.randn(8, 4, dtype=torch.double, requires_grad=True)
+    cosine = torch.cosine_similarity(f[:, None], f, dim=-1)
+    losses = []
+    for i, p in enumerate(partners(label).tolist()[:-1]):
+        e = (cosine[i] / 0.5).exp()
+        apart = label != label[i] if denominator == "others" else torch.arange(8) != i
+        apart[p] = True
+        losses.append(-(e[p] / e[apart].sum()).log())
+    wanted = torch.stack(losses).mean()
+    found, to_f = method.gradient(Features(f, *method.compare(f.detach(), label)))
+    torch.testing.assert_close(found, wanted.detach())
+    torch.testing.assert_close(to_f, torch.autograd.grad(wanted, [f])[0])
+
+
+def test_becl_without_any_pair_learns_nothing() -> None:
+    method = make_method("becl", OneHot(3), "robots")
+    batch = rows(torch.eye(3), [[0.0, 0], [1, 1], [2, 0]])
+    loss, _ = method.loss(batch, method.embed(batch))
+    assert loss.item() == 0
+    assert not any(g.any() for g in torch.autograd.grad(loss, list(method.parameters())))
 
 
 def test_becl_has_a_head_on_robots_and_none_in_the_maze() -> None:
@@ -266,7 +291,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "diayn": {"run": ("one-hot", 16), "agent": (50, 3, 1), "method": (1024, 1e-4)},
     "becl": {"run": ("one-hot", 16), "agent": (50, 3, 3), "method": (1024, 1e-4)},
     "smm": {"run": ("one-hot", 4), "agent": (1000, 3, 1), "method": (1024, 1e-3)},
-    "dads": {"run": ("box", 2), "agent": (200, 1, 1), "method": (1024, 1e-4)},
+    "dads": {"run": ("box", 2), "agent": (200, 3, 1), "method": (1024, 1e-4)},
 }
 
 

@@ -19,6 +19,7 @@ from comsd.terms import (
     dynamic_weight,
     info_nce,
     knn_distances,
+    knn_within,
     log_q,
 )
 
@@ -104,13 +105,72 @@ def test_running_moments_equal_numpy(rng: np.random.Generator) -> None:
     assert moments.count.item() == len(everything)
 
 
-@pytest.mark.parametrize("dims", [2, 30])  # by tree, by matrix product
-def test_knn_equals_brute_force(dims: int, rng: np.random.Generator) -> None:
+def test_running_moments_of_what_is_counted(rng: np.random.Generator) -> None:
+    moments = RunningMoments()
+    values, counted = torch.from_numpy(rng.normal(5, 3, (2, 40))), torch.rand(2, 40) < 0.7
+    for part, at in zip(values, counted, strict=True):
+        moments.update(part.masked_fill(~at, torch.inf), at)
+    assert moments.mean.item() == pytest.approx(values[counted].mean().item())
+    assert moments.variance.item() == pytest.approx(values[counted].var(correction=0).item())
+    assert moments.count.item() == counted.sum().item()
+
+
+def test_knn_within_groups_on_a_line() -> None:
+    """Points 0, 7, 1, 3 and 5; the group of two has no third."""
+    points, group = torch.tensor([[0.0], [7], [1], [3], [5]]), torch.tensor([1, 0, 1, 1, 0])
+    wanted = [[0, 1, 3], [0, 2, math.inf], [0, 1, 2], [0, 2, 3], [0, 2, math.inf]]
+    found = knn_within(points, group, 3).sort(1).values
+    torch.testing.assert_close(found, torch.tensor(wanted))
+
+
+@pytest.mark.parametrize("scale", ["variance", "mean", "std"])
+def test_entropy_within_groups_leaves_out_who_is_missing(
+    scale: Literal["variance", "mean", "std"],
+) -> None:
+    """k = 3 on the points above; a row alone with itself has no neighbour and no entropy."""
+    entropy = ParticleEntropy(3, "log1p", scale, clip=0)
+    points, group = torch.tensor([[0.0], [7], [1], [3], [5], [9]]), torch.tensor([1, 0, 1, 1, 0, 2])
+    rows = [[0, 1, 3], [0, 2], [0, 1, 2], [0, 2, 3], [0, 2], [0]]
+    by = {"variance": np.var, "mean": np.mean, "std": np.std}[scale](np.concatenate(rows))
+    wanted = [math.log1p(np.mean(row) / by) for row in rows]
+    assert entropy(points, group=group).tolist() == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize(("dims", "rows"), [(2, 2100), (2, 50), (30, 50)])  # by tree, by product
+def test_knn_equals_brute_force(dims: int, rows: int, rng: np.random.Generator) -> None:
     source = torch.from_numpy(rng.normal(size=(40, dims)).astype(np.float32))
-    target = torch.from_numpy(rng.normal(size=(50, dims)).astype(np.float32))
+    target = torch.from_numpy(rng.normal(size=(rows, dims)).astype(np.float32))
     target[3] = target[4] = source[5]  # coincident points
     wanted = (source[:, None] - target).norm(dim=-1).sort(1).values[:, :6]
     torch.testing.assert_close(knn_distances(source, target, 6), wanted, atol=1e-6, rtol=1e-5)
+
+
+def bunched(rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """Ten bunches, a thousandth as wide as they are far from each other, and whose row is where."""
+    group = rng.integers(0, 10, 300)
+    points = rng.normal(size=(10, 10))[group] + 1e-3 * rng.normal(size=(300, 10))
+    return torch.from_numpy(points.astype(np.float32)), torch.from_numpy(group)
+
+
+def test_knn_is_exact_where_neighbours_are_near(rng: np.random.Generator) -> None:
+    """In single precision the difference of squares is off by several per cent here."""
+    points, _ = bunched(rng)
+    exact = points.double()
+    wanted = (exact[:, None] - exact).norm(dim=-1).sort(1).values[:, :6]
+    found = knn_distances(points, points, 6)
+    torch.testing.assert_close(found.double(), wanted, atol=0, rtol=1e-4)
+
+
+def test_knn_within_groups_equals_brute_force(rng: np.random.Generator) -> None:
+    """Also with groups that have no row, and in the form for graphs of fixed shape."""
+    points, group = bunched(rng)
+    group = 2 * group + torch.from_numpy(rng.integers(0, 2, 300)) * 7
+    exact = points.double()
+    table = (exact[:, None] - exact).norm(dim=-1)
+    wanted = table.masked_fill(group[:, None] != group, torch.inf).sort(1).values[:, :20]
+    graph = torch.compile(knn_within, fullgraph=True, backend="eager")
+    for found in (knn_within(points, group, 20), graph(points, group, 20)):
+        torch.testing.assert_close(found.double().sort(1).values, wanted, atol=1e-9, rtol=1e-4)
 
 
 def test_knn_memory_does_not_grow_with_dimensions() -> None:

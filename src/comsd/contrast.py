@@ -9,7 +9,6 @@ tau is the pair (s, s').
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -44,7 +43,7 @@ class Contrasted(NamedTuple):
     key: Tensor  # (B, d)  f1(tau), of any length
     query: Tensor  # (Q, d)  f2(z), a unit vector per distinct skill
     owner: Tensor | None  # (B, Q)  which query is whose; None: one each
-    before: Tensor | None = None  # (B, d)  embedding of s
+    before: Tensor  # (B, d)  embedding of s
 
 
 class Contrast(nn.Module):
@@ -87,17 +86,17 @@ class Contrast(nn.Module):
         own = x.query if x.owner is None else x.owner @ x.query
         return own @ unit(x.key).T
 
-    @torch.no_grad()
-    def descend(
-        self,
-        batch: Batch,
-        optimizer: Adam,
-        also: Callable[[Contrasted], list[Tensor]] = lambda _: [],
-    ) -> tuple[Contrasted, Tensor]:
-        """One step down the loss; what was embedded on the way, and the loss before the step.
+    def descend(self, batch: Batch, optimizer: Adam) -> tuple[Contrasted, Tensor]:
+        """One step down the loss; what was embedded on the way, and the loss before the step."""
+        embedded, loss, grads = self.gradients(batch)
+        optimizer.step(grads)
+        return embedded, loss
 
-        The gradient is written out, which takes two thirds of the time of autograd. `also` gives
-        those of parameters that the optimizer holds beyond the contrast's own.
+    @torch.no_grad()
+    def gradients(self, batch: Batch) -> tuple[Contrasted, Tensor, list[Tensor]]:
+        """What was embedded, the loss, and its gradients, which last until the next pass.
+
+        They are written out, which takes two thirds of the time of autograd.
         """
         skills, owner = self.space.distinct(batch.skill)
         both = self.f1.interleave(batch.obs, batch.next_obs)
@@ -114,7 +113,5 @@ class Contrast(nn.Module):
             self.f2.run_back(through_norm(query_grad, query, norm), skill_pass)
             grads.append(skill_pass.flat_grad)
             self.f2.give_back(skill_pass)
-        embedded = self.contrasted(states, key, query, owner)
-        optimizer.step(grads + also(embedded))
         self.f1.give_back(*passes)
-        return embedded, loss
+        return self.contrasted(states, key, query, owner), loss, grads

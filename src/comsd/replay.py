@@ -141,14 +141,18 @@ class Replay:
         """
         first, env = self._draw(size, n, rng, one_skill)
         at = first * self.num_envs + env
+        following = ((first + 1) % self.rows) * self.num_envs + env
         after = ((first + n) % self.rows) * self.num_envs + env
         steps = (first[:, None] + torch.arange(n, device=self.device)) % self.rows
         powers = discount ** torch.arange(n, device=self.device)
         segment = self.segment.view(-1)[at].long()
+        obs = self.obs.flatten(0, 1)
+        next_obs = obs.index_select(0, after)
         return Batch(
-            obs=self.obs.flatten(0, 1).index_select(0, at),
+            obs=obs.index_select(0, at),
             action=self.action.flatten(0, 1).index_select(0, at),
-            next_obs=self.obs.flatten(0, 1).index_select(0, after),
+            next_obs=next_obs,
+            near=next_obs if n == 1 else obs.index_select(0, following),
             skill=self.skill.index_select(0, segment),
             reward=self.reward.view(-1)[steps * self.num_envs + env[:, None]] @ powers,
             discount=torch.full((size,), discount**n, device=self.device),
@@ -161,11 +165,12 @@ class Replay:
         after = (rows + 1) % self.rows
         whole = self.episode[rows] == self.episode[after]
         rows, after = rows[whole], after[whole]
-        reward = self.reward[rows].flatten()
+        reward, next_obs = self.reward[rows].flatten(), self.obs[after].flatten(0, 1)
         return Batch(
             obs=self.obs[rows].flatten(0, 1),
             action=self.action[rows].flatten(0, 1),
-            next_obs=self.obs[after].flatten(0, 1),
+            next_obs=next_obs,
+            near=next_obs,
             skill=self.skill[self.segment[rows].flatten().long()],
             reward=reward,
             discount=torch.ones_like(reward),

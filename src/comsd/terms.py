@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -13,14 +13,25 @@ from torch import Tensor, nn
 
 from comsd.errors import InputError
 from comsd.nets import with_gradient
-from comsd.types import Metrics
+from comsd.types import Batch, Metrics
 
-TREE_MAX_DIM = 16  # beyond it a k-d tree degenerates to a slow linear scan
+FEW_DIMS = 16  # beyond it a k-d tree degenerates to a slow linear scan
+TREE_ROWS = 2000  # with fewer the table of all distances is faster
 
 
 def in_numpy(x: Tensor) -> bool:
     """May the numbers be taken out of torch?"""
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def number_mean_variance(values: Tensor, counted: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Of all values, or of those counted; as three scalars."""
+    if counted is None:
+        variance, mean = torch.var_mean(values, correction=0)
+        return torch.tensor(values.numel()), mean, variance
+    number = counted.sum()
+    mean = values.where(counted, 0).sum() / number
+    return number, mean, (values - mean).square().where(counted, 0).sum() / number
 
 
 class RunningMoments(nn.Module):
@@ -36,18 +47,18 @@ class RunningMoments(nn.Module):
             self.register_buffer(name, torch.zeros((), dtype=torch.float64))
 
     @torch.no_grad()
-    def update(self, values: Tensor) -> None:
-        """Merge a batch (Chan et al. 1979); the variance is the population's."""
-        batch = torch.var_mean(values, correction=0)
+    def update(self, values: Tensor, counted: Tensor | None = None) -> None:
+        """Merge a batch (Chan et al. 1979), or what of it is counted; the population's variance."""
+        new = number_mean_variance(values, counted)
         past = self.count, self.mean, self.variance
         if in_numpy(values):  # numbers are many times faster than tensors of one number
-            batch, past = [x.item() for x in batch], [x.item() for x in past]
-        (new_variance, new_mean), (count, mean, variance) = batch, past
-        share = values.numel() / (count + values.numel())
+            new, past = [x.item() for x in new], [x.item() for x in past]
+        (number, new_mean, new_variance), (count, mean, variance) = new, past
+        share = number / (count + number)
         delta = new_mean - mean
         self.variance += share * (new_variance - variance + (1 - share) * delta**2)
         self.mean += share * delta
-        self.count += values.numel()
+        self.count += number
 
     @property
     def std(self) -> Tensor:
@@ -55,45 +66,64 @@ class RunningMoments(nn.Module):
 
 
 @torch.no_grad()
-def knn_distances(
-    source: Tensor, target: Tensor, k: int, *, ordered: bool = True, group: Tensor | None = None
-) -> Tensor:
+def knn_distances(source: Tensor, target: Tensor, k: int, *, ordered: bool = True) -> Tensor:
     """Euclidean distances from each source row to its k nearest target rows, (B, k), ascending.
 
-    group: a number per row, for a source that is the target; only rows of the same group are
-    neighbours, and those that a group smaller than k lacks count as distance 0.
-
-    A k-d tree for few dimensions on the CPU, otherwise one matrix product and a partial sort:
-    at most a (B, N) table, never (B, N, d).
+    A k-d tree for many rows of few dimensions on the CPU, otherwise one matrix product and a
+    partial sort: at most a (B, N) table, never (B, N, d).
     """
     if len(target) < k:
         raise InputError(f"k is too large: {k} neighbours wanted among {len(target)} states")
-    if in_numpy(source) and source.shape[1] <= TREE_MAX_DIM and group is None:
+    few_dims = in_numpy(source) and source.shape[1] <= FEW_DIMS
+    if few_dims and len(target) >= TREE_ROWS:
         # A balanced tree recurses without end where denormals are flushed and values repeat.
         tree = KDTree(target.numpy(), leafsize=32, balanced_tree=False)
         distances, _ = tree.query(source.numpy(), k)
         return torch.from_numpy(distances).to(source.dtype).view(len(source), k)
-    same = source is target
-    centre = target.mean(0)  # small coordinates keep the difference of squares accurate
-    target = target - centre
-    source = target if same else source - centre
+    # Small coordinates keep the difference of squares accurate; in few dimensions neighbours are
+    # so near that it takes double precision.
+    same, dtype, centre = source is target, source.dtype, target.mean(0)
+    target = (target - centre).double() if few_dims else target - centre
+    source = target if same else (source - centre).to(target.dtype)
     norms = target.square().sum(-1)
     own = norms if same else source.square().sum(-1)
     squares = torch.mm(-2 * source, target.T).add_(norms)  # (B, N), each row short of its own
     if same:
         squares.diagonal().copy_(-own)
-    if group is not None:
-        squares.masked_fill_(group[:, None] != group, torch.inf)
-    if in_numpy(squares):  # several times faster than torch's partial sort
-        table = squares.numpy()
-        table.partition(k - 1, 1)
-        nearest = torch.from_numpy(np.sort(table[:, :k], 1) if ordered else table[:, :k])
-    else:
-        nearest = squares.topk(k, largest=False).values
-    nearest = nearest + own[:, None]
-    if group is not None:
-        nearest.masked_fill_(nearest == torch.inf, 0)
-    return nearest.clamp_min_(0).sqrt_()
+    nearest = least(squares, k, ordered) + own[:, None]
+    return nearest.clamp_min_(0).sqrt_().to(dtype)
+
+
+def least(table: Tensor, k: int, ordered: bool) -> Tensor:
+    """The k least numbers of each row; takes the table apart."""
+    if in_numpy(table):  # several times faster than torch's partial sort
+        array = table.numpy()
+        array.partition(k - 1, 1)
+        return torch.from_numpy(np.sort(array[:, :k], 1) if ordered else array[:, :k])
+    return table.topk(k, largest=False).values
+
+
+@torch.no_grad()
+def knn_within(points: Tensor, group: Tensor, k: int) -> Tensor:
+    """Distances to the k nearest rows of the same group, itself among them, (B, k), in any order.
+
+    group: a number per row, (B,). Neighbours that a group smaller than k lacks are infinitely far.
+    """
+    if not in_numpy(points):  # shapes may not depend on how many rows a group has
+        apart = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
+        return least(apart.masked_fill(group[:, None] != group, torch.inf), k, False)
+    order, sizes = group.argsort(stable=True), group.bincount().tolist()
+    members = (points - points.mean(0)).double()[order]  # one group after the other
+    norms = members.square().sum(-1)
+    nearest = members.new_full((len(points), k), torch.inf)
+    whole = members, norms, nearest
+    for rows, own, found in zip(*(part.split(sizes) for part in whole), strict=True):
+        if len(rows):
+            squares = torch.addmm(own, rows, rows.T, alpha=-2)  # each row short of its own
+            squares.diagonal().copy_(-own)
+            found[:, : len(rows)] = least(squares, min(k, len(rows)), False)
+    distances = (nearest + norms[:, None]).clamp_min_(0).sqrt_().to(points.dtype)
+    return torch.empty_like(distances).index_copy_(0, order, distances)
 
 
 def retrieval(scores: Tensor, skill: Tensor) -> Tensor:
@@ -145,7 +175,8 @@ class ParticleEntropy(nn.Module):
     ) -> Tensor:
         """(B,) rewards for the rows of `source` among those of `target` (by default itself).
 
-        group: as for `knn_distances`, in the form `log1p`.
+        group: as for `knn_within`, in the form `log1p` and without a target; neighbours that a
+        group lacks enter neither the mean over neighbours nor the scale.
         """
         if self.form == "log":
             if target is None:  # drop the zero distance of every row to itself
@@ -153,12 +184,19 @@ class ParticleEntropy(nn.Module):
             else:
                 distances = knn_distances(source, target, self.k)
             return (distances + self.FLOOR).log().mean(-1)
-        target = source if target is None else target
-        distances = knn_distances(source, target, self.k, ordered=False, group=group)
+        if group is None:
+            target, there = source if target is None else target, None
+            distances = knn_distances(source, target, self.k, ordered=False)
+        else:
+            distances = knn_within(source, group, self.k)
+            there = distances != torch.inf
         if self.training:
-            self.moments.update(distances)
+            self.moments.update(distances, there)
         scale = getattr(self.moments, self.scale).to(distances.dtype).clamp_min(1e-20)
-        return (distances / scale - self.clip).clamp_min(0).mean(-1).log1p()
+        novelty = (distances / scale - self.clip).clamp_min(0)
+        if there is None:
+            return novelty.mean(-1).log1p()
+        return novelty.where(there, 0).sum(-1).div(there.sum(-1)).log1p()
 
 
 def log_q(query: Tensor, key: Tensor, owner: Tensor | None, temperature: float) -> Tensor:
@@ -274,23 +312,34 @@ def dynamic_weight(
 # --- moving along the skill: METRA, LSD, CSD ------------------------------------------------------
 
 
-def displacement(phi: Callable[[Tensor], Tensor], state: Tensor, next_state: Tensor) -> Tensor:
-    """phi(s') - phi(s), (B, d); one pass for both."""
-    before, after = phi(torch.cat([state, next_state])).chunk(2)
-    return after - before
+class Moves(NamedTuple):
+    """How far a transition leads in the space of phi, (B, d) each."""
+
+    step: Tensor  # phi(one step later) - phi(s), with gradient: what the representation learns from
+    whole: Tensor  # phi(s') - phi(s) over the n steps: what the agent is rewarded for
 
 
-def progress(step: Tensor, direction: Tensor) -> Tensor:
-    """(phi(s') - phi(s)) . z, (B,): how far a step leads along the skill's direction.
+def moves(phi: Callable[[Tensor], Tensor], batch: Batch) -> Moves:
+    """One pass for adjacent states, and another, without gradient, for s' if it lies further."""
+    before, after = phi(torch.cat([batch.obs, batch.near])).chunk(2)
+    step = after - before
+    if batch.next_obs is batch.near:
+        return Moves(step, step)
+    with torch.no_grad():
+        return Moves(step, phi(batch.next_obs) - before)
 
-    Summed over an episode it telescopes to (phi(s_T) - phi(s_0)) . z.
+
+def progress(move: Tensor, direction: Tensor) -> Tensor:
+    """(phi(s') - phi(s)) . z, (B,): how far a transition leads along the skill's direction.
+
+    It telescopes: over n steps, as over an episode, it is the sum of the single steps'.
     """
-    return (step * direction).sum(-1)
+    return (move * direction).sum(-1)
 
 
-def cosines(direction: Tensor, step: Tensor) -> Tensor:
-    """(B, B): how well the direction of row i fits the step of row j."""
-    return unit(direction) @ unit(step).T
+def cosines(direction: Tensor, move: Tensor) -> Tensor:
+    """(B, B): how well the direction of row i fits the move of row j."""
+    return unit(direction) @ unit(move).T
 
 
 class Dual(nn.Module):

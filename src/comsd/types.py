@@ -32,6 +32,7 @@ class Batch(NamedTuple):
     obs: Tensor  # (B, O)  s
     action: Tensor  # (B, A)  a
     next_obs: Tensor  # (B, O)  s', n steps later
+    near: Tensor  # (B, O)  one step later; next_obs itself where n = 1
     skill: Tensor  # (B, Z)  the z that produced a
     reward: Tensor  # (B,)    of the task, summed over the n steps with discount; 0 without a task
     discount: Tensor  # (B,)    of what follows s'

@@ -24,11 +24,11 @@ class AgentKind:
     make: Callable[[Any, SkillSpace, ObsInfo, int, str], Any]
     # (config, skills, observations, actions, form of the critic)
     learner: Callable[..., Learner]  # (environment, agent, method, seed) and, off-policy, a rule
-    check: Callable[[Config, SkillSpace, Env], None] = lambda *_: None  # before a run
+    check: Callable[[Config, SkillSpace, Env], None]  # before a run
 
 
 AGENTS: dict[str, AgentKind] = {
-    "ppo": AgentKind(PPOConfig, PPO, OnPolicyLearner),
+    "ppo": AgentKind(PPOConfig, PPO, OnPolicyLearner, OnPolicyLearner.check_possible),
     "ddpg": AgentKind(DDPGConfig, DDPG, OffPolicyLearner, OffPolicyLearner.check_possible),
 }
 

@@ -232,13 +232,13 @@ class RobotEvaluator:
                 seen.append(obs)
             at = int(rng.integers(max(1, self.hold - self.n + 1)))
             later = min(at + self.n, self.hold)
-            rows.append((seen[at], seen[later], skills.numpy()))
+            rows.append((seen[at], seen[later], seen[min(at + 1, later)], skills.numpy()))
         device = next(method.buffers()).device
         columns = [np.concatenate(column) for column in zip(*rows, strict=True)]
-        first, second, skill = (torch.from_numpy(column).to(device) for column in columns)
+        first, after, near, skill = (torch.from_numpy(column).to(device) for column in columns)
         nothing = torch.zeros(len(skill), device=device)
         empty = first.new_zeros(len(first), env.action_dim)
-        batch = Batch(first, empty, second, skill, nothing, nothing)
+        batch = Batch(first, empty, after, near, skill, nothing, nothing)
         with torch.no_grad():
             method.eval()
             scores = method.scores(batch)

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 
 from comsd.agents.ppo import PPO, shuffled
+from comsd.config import Config
 from comsd.envs.base import Env
-from comsd.errors import RunError
+from comsd.errors import InputError, RunError
 from comsd.learners.base import random_state, restore_random
-from comsd.methods.base import Method
+from comsd.methods.base import Method, MethodConfig
 from comsd.types import Batch, Metrics
 
 
@@ -30,6 +31,18 @@ class OnPolicyLearner:
         }
         self.steps = 0  # environment steps taken
 
+    @staticmethod
+    def check_possible(config: Config, *_: object) -> None:
+        """Raise InputError where the method would teach a skill that did not act."""
+        method = config.method
+        assert isinstance(method, MethodConfig)
+        for name, choice in method.on_policy.items():
+            if (given := getattr(method, name)) != choice:
+                raise InputError(
+                    f"method.{name} is {given!r}, but PPO can only teach the skill that acted; "
+                    f"allowed: {choice}"
+                )
+
     def collect(self) -> Batch:
         """An episode of every environment, rows in time-major order."""
         n, horizon = self.env.num_envs, self.env.horizon
@@ -43,10 +56,12 @@ class OnPolicyLearner:
             action[t] = play(obs[t])
             obs[t + 1], reward[t], _ = self.env.step(action[t])
         flat = torch.from_numpy(obs).to(self.device)
+        next_obs = flat[1:].flatten(0, 1)
         return Batch(
             obs=flat[:-1].flatten(0, 1),
             action=torch.from_numpy(action).to(self.device).flatten(0, 1),
-            next_obs=flat[1:].flatten(0, 1),
+            next_obs=next_obs,
+            near=next_obs,
             skill=skill.to(self.device).repeat(horizon, 1),
             reward=torch.from_numpy(reward).to(self.device).flatten(),
             discount=torch.full((horizon * n,), self.agent.config.discount, device=self.device),
@@ -68,8 +83,11 @@ class OnPolicyLearner:
         if self.optimizer is None:
             return metrics
         c = self.agent.config
-        for columns in shuffled(batch, c.epochs, c.minibatches, self.rngs["order"]):
-            _, metrics = self.method.descend(Batch(*columns), self.optimizer)
+        columns = batch.obs, batch.action, batch.next_obs, batch.skill, batch.reward, batch.discount
+        for rows in shuffled(columns, c.epochs, c.minibatches, self.rngs["order"]):
+            obs, action, after, skill, reward, discount = rows
+            minibatch = Batch(obs, action, after, after, skill, reward, discount)
+            _, metrics = self.method.descend(minibatch, self.optimizer)
         if not all(bool(torch.isfinite(p).all()) for p in self.method.parameters()):
             raise RunError(f"the representation of {self.method.name} holds NaN or infinity")
         return metrics

@@ -37,6 +37,9 @@ class MethodConfig(Settings):
     Names with a dot are settings outside the method, such as `run.skills` or `agent.hold`.
     """
 
+    on_policy: ClassVar[dict[str, str]] = {}
+    """Settings and the choice without which rows teach other skills than the one that acted."""
+
 
 class Method(nn.Module):
     """Base class of all methods."""

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from comsd.config import Setting, setting
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import MLP
+from comsd.nets import MLP, with_gradient
 from comsd.skills import OneHot, SkillSpace
-from comsd.terms import unit
+from comsd.terms import normalise, through_norm, unit
 from comsd.types import Batch, Metrics, ObsInfo
 
 CODE, MAZE = "BeCL's code", "BeCL authors' maze code"
@@ -29,7 +29,7 @@ CODE, MAZE = "BeCL's code", "BeCL authors' maze code"
 
 @dataclass(frozen=True)
 class BeCLConfig(MethodConfig):
-    temperature: float = setting(0.5, "temperature T", CODE, above=0)
+    temperature: float = setting(0.5, "temperature T", CODE, low=0.03)
     head: bool = setting(True, "a projection head after the embedding", CODE)
     denominator: Literal["others", "all"] = setting(
         "others",
@@ -67,8 +67,15 @@ def partners(label: Tensor) -> Tensor:
 
 
 class Features(NamedTuple):
-    losses: Tensor  # (B,)  L_i of Eq. 2
+    f: Tensor  # (B, d)  of any length
+    partner: Tensor  # (B,)  p(i)
+    shares: Tensor  # (B, B)  e(i, j) over the denominator of Eq. 2, zero at what is not in it
     alone: Tensor  # (B,)  no other row of the same skill in the batch: neither loss nor reward
+
+    @property
+    def ratio(self) -> Tensor:
+        """(B,): that of Eq. 2."""
+        return self.shares.gather(-1, self.partner[:, None])[:, 0]
 
 
 class BeCL(Method):
@@ -88,23 +95,37 @@ class BeCL(Method):
 
     def embed(self, batch: Batch) -> Features:
         f = self.f(self.standardise(batch.next_obs))
-        f = unit(f if self.head is None else self.head(f))
-        label = batch.skill.argmax(-1)
-        partner = partners(label)
-        row = torch.arange(len(label), device=label.device)
-        similarity = f @ f.T / self.config.temperature  # (B, B)  log of Eq. 1
-        left_out = batch.skill @ batch.skill.T > 0  # rows of the same skill
-        if self.config.denominator == "all":  # the positive is added below
-            left_out = (row[:, None] == row) | (partner[:, None] == row)
-        others = similarity.masked_fill(left_out, -torch.inf).logsumexp(-1)
-        positive = similarity.gather(-1, partner[:, None])[:, 0]
-        losses = torch.logaddexp(positive, others) - positive  # Eq. 2
-        return Features(losses, partner == row)
+        f = f if self.head is None else self.head(f)
+        return Features(f, *self.compare(f.detach(), batch.skill.argmax(-1)))
+
+    def compare(self, f: Tensor, label: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        partner, row = partners(label), torch.arange(len(label), device=label.device)
+        who = label if self.config.denominator == "others" else row
+        u, p = unit(f), partner[:, None]
+        e = torch.mm(u, u.T / self.config.temperature).exp_()  # Eq. 1
+        positive = e.gather(-1, p)
+        e = e.masked_fill_(who[:, None] == who, 0).scatter_(-1, p, positive)
+        return partner, e.div_(e.sum(-1, keepdim=True)), partner == row
 
     def loss(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
-        loss = features.losses.masked_fill(features.alone, 0).mean()
-        return loss, {"becl/loss": loss.detach()}
+        loss, to_f = self.gradient(features)
+        return with_gradient(loss, (features.f, to_f)), {"becl/loss": loss}
+
+    @torch.no_grad()
+    def gradient(self, features: Features) -> tuple[Tensor, Tensor]:
+        """The mean of Eq. 2 over the rows that are not alone, and its gradient in f.
+
+        d L_i / d cos(i, j) = (share(i, j) - [j = p(i)]) / T
+        """
+        f, partner, shares, alone = features
+        u, norm = normalise(f)
+        weight = (~alone).float() / (~alone).sum().clamp_min(1)
+        loss = -(weight * features.ratio.log()).sum()
+        weighted = u * weight[:, None]
+        as_i = (shares @ u - u[partner]) * weight[:, None]
+        as_j = (shares.T @ weighted).index_add_(0, partner, weighted, alpha=-1)
+        return loss, through_norm((as_i + as_j) / self.config.temperature, u, norm)
 
     def reward(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
-        reward = (-features.losses).exp().masked_fill(features.alone, 0)  # Eq. 3
+        reward = features.ratio.masked_fill(features.alone, 0)  # Eq. 3
         return reward, {"becl/ratio": reward.mean()}

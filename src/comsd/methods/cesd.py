@@ -25,9 +25,9 @@ from torch.nn import functional as F
 from comsd.config import Setting, setting
 from comsd.contrast import Contrast, ContrastConfig, Contrasted
 from comsd.methods.base import Method
-from comsd.nets import Adam, with_gradient
+from comsd.nets import Adam
 from comsd.skills import OneHot, SkillSpace
-from comsd.terms import ParticleEntropy, normalise, sinkhorn, through_norm, unit
+from comsd.terms import ParticleEntropy, sinkhorn, unit
 from comsd.types import Batch, Metrics, ObsInfo
 
 CODE, MAZE = "CeSD's code", "as the other methods in the maze"
@@ -43,6 +43,7 @@ class CeSDConfig(ContrastConfig):
         "credit", "outside its skill's partition a row earns for that one's skill, or nothing", CODE
     )
 
+    on_policy = {"outside": "nothing"}
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "robots": {"run.space": Setting("one-hot", CODE), "run.skills": Setting(16, CODE)},
         "quadruped": {"rounds": Setting(5, CODE)},
@@ -53,28 +54,6 @@ class CeSDConfig(ContrastConfig):
             "outside": Setting("nothing", "PPO can only teach the skill that acted"),
         },
     }
-
-
-class Prototypes(nn.Module):
-    """A direction per skill, in the space of state embeddings."""
-
-    def __init__(self, skills: int, dim: int, config: CeSDConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.centres = nn.Parameter(nn.init.orthogonal_(torch.empty(skills, dim)))
-
-    def logits(self, state: Tensor) -> Tensor:
-        return unit(state) @ unit(self.centres).T / self.config.sharpness  # Eq. 2
-
-    @torch.no_grad()
-    def gradient(self, x: Contrasted) -> tuple[Tensor, Tensor]:
-        """The loss of Eq. 3 and its gradient in the centres."""
-        assert x.before is not None
-        log_p = self.logits(x.before).log_softmax(-1)
-        q = sinkhorn(self.logits(x.state), self.config.rounds)
-        (state, _), (centre, norm) = normalise(x.before), normalise(self.centres)
-        to_centre = (log_p.exp() - q).T @ state / (self.config.sharpness * len(state))
-        return -(q * log_p).sum(-1).mean(), through_norm(to_centre, centre, norm)
 
 
 class Features(NamedTuple):
@@ -95,38 +74,39 @@ class CeSD(Method):
     def __init__(self, config: CeSDConfig, space: SkillSpace, obs: ObsInfo) -> None:
         super().__init__(config, space, obs)
         self.contrast = Contrast(obs, space, config)
-        self.prototypes = Prototypes(space.dim, space.dim, config)
+        self.prototypes = nn.Parameter(nn.init.orthogonal_(torch.empty(space.dim, space.dim)))
         self.entropy = ParticleEntropy(config.k, "log1p", "variance")
 
+    def logits(self, state: Tensor) -> Tensor:
+        return unit(state.detach()) @ unit(self.prototypes).T / self.config.sharpness  # Eq. 2
+
     @torch.no_grad()
-    def assign(self, embedded: Contrasted) -> Features:
+    def assigned(self, embedded: Contrasted) -> Features:
         """Eq. 4: drawn in training (adding Gumbel noise is drawing), otherwise the likeliest."""
-        logits = self.prototypes.logits(embedded.state)
+        logits = self.logits(embedded.state)
         if self.training:
             logits = logits - torch.empty_like(logits).exponential_().log()
         return Features(embedded, F.one_hot(logits.argmax(-1), self.space.dim).float())
 
     def embed(self, batch: Batch) -> Features:
-        return self.assign(self.contrast(batch))
+        return self.assigned(self.contrast(batch))
+
+    def prototype_loss(self, embedded: Contrasted) -> Tensor:
+        q = sinkhorn(self.logits(embedded.state), self.config.rounds)
+        return F.cross_entropy(self.logits(embedded.before), q)  # Eq. 3
 
     def loss(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
         nce = self.contrast.loss(features.embedded)
-        proto, grad = self.prototypes.gradient(features.embedded)
-        both = nce + with_gradient(proto, (self.prototypes.centres, grad))
-        return both, {"cesd/nce": nce.detach(), "cesd/proto": proto}
+        proto = self.prototype_loss(features.embedded)
+        return nce + proto, {"cesd/nce": nce.detach(), "cesd/proto": proto.detach()}
 
-    @torch.no_grad()
     def descend(self, batch: Batch, optimizer: Adam) -> tuple[Features, Metrics]:
-        metrics: Metrics = {}
-        before: list[Features] = []  # partitions by the prototypes from before the step
-
-        def also(embedded: Contrasted) -> list[Tensor]:
-            before.append(self.assign(embedded))
-            metrics["cesd/proto"], grad = self.prototypes.gradient(embedded)
-            return [grad]
-
-        _, nce = self.contrast.descend(batch, optimizer, also)
-        return before[0], {"cesd/nce": nce} | metrics
+        """The gradient of L_nce as the contrast knows it; both move in the same step."""
+        embedded, nce, to_contrast = self.contrast.gradients(batch)
+        features, proto = self.assigned(embedded), self.prototype_loss(embedded)
+        to_prototypes = torch.autograd.grad(proto, [self.prototypes])
+        optimizer.step([*to_prototypes, *to_contrast])
+        return features, {"cesd/nce": nce, "cesd/proto": proto.detach()}
 
     def reward(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
         (embedded, partition), c = features, self.config

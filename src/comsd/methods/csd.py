@@ -25,7 +25,7 @@ from comsd.config import Setting, setting
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import MLP, Adam, Units
 from comsd.skills import OneHot, SkillSpace, Sphere
-from comsd.terms import Dual, cosines, displacement, progress
+from comsd.terms import Dual, Moves, cosines, moves, progress
 from comsd.types import Batch, Metrics, ObsInfo
 
 CODE = "CSD's code"
@@ -57,7 +57,6 @@ class CSDConfig(MethodConfig):
             "lr": Setting(1e-4, CODE),
             "run.space": Setting("one-hot", CODE),
             "run.skills": Setting(16, CODE),
-            "agent.n_step": Setting(1, "CSD's paper: adjacent states"),
             "agent.one_skill": Setting(True, "CSD's paper: one skill per episode"),
             "agent.hold": Setting(200, "CSD's code: episodes of 200 steps"),
         },
@@ -88,37 +87,36 @@ class CSD(Method):
         c = self.config
         return Adam([self.phi.flat, self.density.flat, self.dual.log], [c.lr, c.lr, c.dual_lr])
 
-    def embed(self, batch: Batch) -> Tensor:
-        """phi(s') - phi(s), (B, Z)."""
-        return displacement(self.phi, self.units(batch.obs), self.units(batch.next_obs))
+    def embed(self, batch: Batch) -> Moves:
+        return moves(lambda obs: self.phi(self.units(obs)), batch)
 
     def surprise(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """-log q(ds | s) and the distance d without gradient, each (B,)."""
         state = self.units(batch.obs)
         mean, log_std = self.density(state).chunk(2, -1)
         log_std = log_std.clamp(*LOG_STD)
-        error = self.units(batch.next_obs) - state - mean
+        error = self.units(batch.near) - state - mean
         normal = (error / log_std.exp()).square() + math.log(2 * math.pi)
         nll = (normal / 2 + log_std).sum(-1)  # Eq. 1
         weighted = relative_weights(log_std.detach()) * error.detach().square()
         return nll, weighted.mean(-1)  # Eq. 3
 
-    def loss(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
+    def loss(self, batch: Batch, features: Moves) -> tuple[Tensor, Metrics]:
         nll, distance = self.surprise(batch)
-        along = progress(features, self.space.direction(batch.skill))  # Eq. 4
-        gap = distance - features.square().mean(-1)  # Eq. 5
+        along = progress(features.step, self.space.direction(batch.skill))  # Eq. 4
+        gap = distance - features.step.square().mean(-1)  # Eq. 5
         loss = self.dual(gap) - along.mean() + nll.mean()  # Eq. 6, 7, 1: each its own weights
         metrics = {"nll": nll, "distance": distance, "gap": gap, "dual": self.dual.value}
         return loss, {f"csd/{name}": value.detach() for name, value in metrics.items()}
 
-    def reward(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
+    def reward(self, batch: Batch, features: Moves) -> tuple[Tensor, Metrics]:
         if self.training:
             self.units.observe(batch.obs)
-        along = progress(features, self.space.direction(batch.skill))  # Eq. 4
+        along = progress(features.whole, self.space.direction(batch.skill))  # Eq. 4
         return self.config.scale * along, {"csd/progress": along}
 
     def scores(self, batch: Batch) -> Tensor:
-        return cosines(self.space.direction(batch.skill), self.embed(batch))
+        return cosines(self.space.direction(batch.skill), self.embed(batch).whole)
 
     def health(self, batch: Batch) -> Metrics:
         return {"csd/cosine": self.scores(batch).diagonal().mean()}

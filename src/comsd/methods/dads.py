@@ -49,7 +49,6 @@ class DADSConfig(MethodConfig):
             "run.space": Setting("box", "DADS's code: uniform, there in [-1, 1]"),
             "run.skills": Setting(2, "DADS's code, for the Ant"),
             "agent.hold": Setting(200, "DADS's code: an episode of 200 steps per skill"),
-            "agent.n_step": Setting(1, "paper: s' is the next state"),
         },
     }
 
@@ -82,15 +81,15 @@ class DADS(Method):
             # mu works in standardised units
             centres = self.mu(skills) * self.standardise.std + self.standardise.mean  # (S, O)
             return (batch.next_obs[:, None] - centres).square().sum(-1)
-        obs, change = normalised(batch.obs), normalised(batch.next_obs - batch.obs)
-        own = self.errors(obs, batch.skill[None], change)
-        with torch.no_grad():  # the loss is about the row's own skill only
-            others = self.space.others(batch.skill, self.config.alternatives)
-            rest = [self.errors(obs, some, change) for some in others.split(AT_ONCE)]
+        own = self.errors(batch, batch.skill[None])
+        with torch.no_grad():  # only for the reward, but by the same weights as the own skill's
+            others = self.space.others(batch.skill, self.config.alternatives).split(AT_ONCE)
+            rest = [self.errors(batch, some) for some in others]
         return torch.cat([own, *rest], 1)
 
-    def errors(self, obs: Tensor, skills: Tensor, change: Tensor) -> Tensor:
-        """(B, S) for skills (S, B, Z)."""
+    def errors(self, batch: Batch, skills: Tensor) -> Tensor:
+        """(B, S): how far from the change of the row each of its skills (S, B, Z) predicts."""
+        obs, change = normalised(batch.obs), normalised(batch.near - batch.obs)
         x = torch.cat([obs.expand(len(skills), -1, -1), skills], -1)
         predicted = self.mu(x.flatten(0, 1)).view(len(skills), *change.shape)
         return (predicted - change).square().sum(-1).T
@@ -106,12 +105,13 @@ class DADS(Method):
         error = self.own(batch, features).mean()
         return error / (2 * self.config.variance), {"dads/squared_error": error.detach()}  # Eq. 2
 
+    def log_ratio(self, errors: Tensor, own: Tensor) -> Tensor:
+        """Eq. 3 from squared errors (B, S) and (B,)."""
+        log_q = (own[:, None] - errors) / (2 * self.config.variance)  # Eq. 1, less the own skill's
+        if self.config.conditioned:
+            log_q = log_q.clamp(-RATIO_BOUND, RATIO_BOUND)
+        return math.log(log_q.shape[1]) - log_q.logsumexp(-1)
+
     def reward(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
-        log_q = features / (-2 * self.config.variance)  # Eq. 1
-        error = self.own(batch, features)
-        own = error / (-2 * self.config.variance)
-        if self.config.conditioned:  # bounded ratios to the own skill, whose own is then 0
-            log_q = (log_q - own[:, None]).clamp(-RATIO_BOUND, RATIO_BOUND)
-            own = torch.zeros_like(own)
-        log_mean = log_q.logsumexp(-1) - math.log(log_q.shape[1])  # no underflow far away
-        return own - log_mean, {"dads/squared_error": error.mean()}  # Eq. 3
+        own = self.own(batch, features)
+        return self.log_ratio(features, own), {"dads/squared_error": own.mean()}

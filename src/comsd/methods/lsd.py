@@ -2,7 +2,7 @@
 
     |phi(a) - phi(b)| <= |a - b|   for all states a, b                          Eq. 1
     r = (phi(s') - phi(s)) . z                                                  Eq. 2
-    L = -mean r                                                                 Eq. 3
+    L = -mean r,   for s' the next state                                        Eq. 3
 
 Spectral normalisation of every layer of phi keeps Eq. 1, so that far along z means far in states.
 The units of the states decide what is far. Numbers are this file's; departures from paper and
@@ -20,7 +20,7 @@ from comsd.config import Setting, setting
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import Lipschitz, Units
 from comsd.skills import OneHot, SkillSpace, Sphere
-from comsd.terms import cosines, displacement, progress
+from comsd.terms import Moves, cosines, moves, progress
 from comsd.types import Batch, Metrics, ObsInfo
 
 
@@ -42,9 +42,9 @@ class LSDConfig(MethodConfig):
         "robots": {
             "hidden": Setting(1024, "LSD's code"),
             "lr": Setting(1e-4, "METRA's code for LSD"),
+            "init": Setting("uniform", "LSD's code"),
             "run.space": Setting("sphere", "METRA's code for LSD"),
             "run.skills": Setting(4, "as METRA"),
-            "agent.n_step": Setting(1, "LSD's paper: adjacent states"),
             "agent.one_skill": Setting(True, "LSD's paper: one skill per episode"),
             "agent.hold": Setting(200, "LSD's code: episodes of 200 steps"),
         },
@@ -63,25 +63,24 @@ class LSD(Method):
         self.units = Units(obs, c.units_from)
         self.phi = Lipschitz(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)  # Eq. 1
 
-    def embed(self, batch: Batch) -> Tensor:
-        """phi(s') - phi(s), (B, Z)."""
-        return displacement(self.phi, self.units(batch.obs), self.units(batch.next_obs))
+    def embed(self, batch: Batch) -> Moves:
+        return moves(lambda obs: self.phi(self.units(obs)), batch)
 
-    def loss(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
-        loss = -progress(features, self.space.direction(batch.skill)).mean()  # Eq. 3
+    def loss(self, batch: Batch, features: Moves) -> tuple[Tensor, Metrics]:
+        loss = -progress(features.step, self.space.direction(batch.skill)).mean()  # Eq. 3
         self.phi.settle()
-        return loss, {"lsd/squared_step": features.detach().square().sum(-1)}
+        return loss, {"lsd/squared_step": features.step.detach().square().sum(-1)}
 
-    def reward(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
+    def reward(self, batch: Batch, features: Moves) -> tuple[Tensor, Metrics]:
         if self.training:
             self.units.observe(batch.obs)
-        reward = progress(features, self.space.direction(batch.skill))  # Eq. 2
+        reward = progress(features.whole, self.space.direction(batch.skill))  # Eq. 2
         return reward, {"lsd/progress": reward}
 
     def scores(self, batch: Batch) -> Tensor:
-        return cosines(self.space.direction(batch.skill), self.embed(batch))
+        return cosines(self.space.direction(batch.skill), self.embed(batch).whole)
 
     def health(self, batch: Batch) -> Metrics:
-        moved = (self.units(batch.next_obs) - self.units(batch.obs)).norm(dim=-1)
-        slope = self.embed(batch).norm(dim=-1) / moved.clamp_min(1e-12)  # Eq. 1: at most 1
+        moved = (self.units(batch.near) - self.units(batch.obs)).norm(dim=-1)
+        slope = self.embed(batch).step.norm(dim=-1) / moved.clamp_min(1e-12)  # Eq. 1: at most 1
         return {"lsd/cosine": self.scores(batch).diagonal().mean(), "lsd/slope": slope.mean()}

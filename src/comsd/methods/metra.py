@@ -12,7 +12,7 @@ Numbers are this file's. Departures from paper and code: docs/methods/metra.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -20,7 +20,7 @@ from comsd.config import Setting, setting
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import MLP, Adam
 from comsd.skills import OneHot, SkillSpace, Sphere
-from comsd.terms import Dual, cosines, displacement, progress
+from comsd.terms import Dual, Moves, cosines, moves, progress
 from comsd.types import Batch, Metrics, ObsInfo
 
 CODE = "METRA's code"
@@ -31,6 +31,9 @@ class METRAConfig(MethodConfig):
     dual: float = setting(30.0, "first value of the multiplier lam", CODE, above=0)
     dual_lr: float = setting(1e-4, "learning rate of log lam", CODE, above=0)
     slack: float = setting(1e-3, "eps: the most of a kept constraint that counts", CODE, above=0)
+    constraint: Literal["sum", "mean"] = setting(
+        "sum", "|.|^2 of Eq. 2: the sum of squares or their mean", "paper; METRA's code: mean"
+    )
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
@@ -43,7 +46,6 @@ class METRAConfig(MethodConfig):
             "lr": Setting(1e-4, CODE),
             "run.space": Setting("sphere", CODE),
             "run.skills": Setting(4, "METRA's code for Quadruped"),
-            "agent.n_step": Setting(1, "METRA's paper: adjacent states"),
             "agent.one_skill": Setting(True, "METRA's paper: one skill per episode"),
             "agent.hold": Setting(200, "METRA's code: episodes of 200 steps"),
         },
@@ -66,23 +68,22 @@ class METRA(Method):
     def optimizer(self) -> Adam:
         return Adam([self.phi.flat, self.dual.log], [self.config.lr, self.config.dual_lr])
 
-    def embed(self, batch: Batch) -> Tensor:
-        """phi(s') - phi(s), (B, Z)."""
-        states = self.standardise(batch.obs), self.standardise(batch.next_obs)
-        return displacement(self.phi, *states)
+    def embed(self, batch: Batch) -> Moves:
+        return moves(lambda obs: self.phi(self.standardise(obs)), batch)
 
-    def loss(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
-        along = progress(features, self.space.direction(batch.skill))  # Eq. 1
-        squared = features.square().sum(-1)
+    def loss(self, batch: Batch, features: Moves) -> tuple[Tensor, Metrics]:
+        along = progress(features.step, self.space.direction(batch.skill))  # Eq. 1
+        squares = features.step.square()
+        squared = squares.sum(-1) if self.config.constraint == "sum" else squares.mean(-1)
         loss = self.dual(1 - squared) - along.mean()  # Eq. 2, 3, 4
         return loss, {"metra/squared_step": squared.detach(), "metra/dual": self.dual.value}
 
-    def reward(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
-        reward = progress(features, self.space.direction(batch.skill))  # Eq. 1
+    def reward(self, batch: Batch, features: Moves) -> tuple[Tensor, Metrics]:
+        reward = progress(features.whole, self.space.direction(batch.skill))  # Eq. 1
         return reward, {"metra/progress": reward}
 
     def scores(self, batch: Batch) -> Tensor:
-        return cosines(self.space.direction(batch.skill), self.embed(batch))
+        return cosines(self.space.direction(batch.skill), self.embed(batch).whole)
 
     def health(self, batch: Batch) -> Metrics:
         return {"metra/cosine": self.scores(batch).diagonal().mean()}

@@ -1,0 +1,66 @@
+"""Every method on Walker behind results/methods: pre-training by the lite preset, then a look.
+
+    python experiments/methods.py run      # trains and analyses what is missing; resumes
+    python experiments/methods.py collect  # writes the CSV files, configs, table and figure
+
+Runs go to runs/lite/pretrain/walker/<method>-<seed>, in the layout of `comsd reproduce`.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from comsd.cli import main
+from comsd.methods import METHODS
+from comsd.reproduce import write_report
+from comsd.reproduce.report import commit_of, find
+
+ROOT = Path(__file__).parent.parent
+RUNS, RESULTS = ROOT / "runs", ROOT / "results" / "methods"
+HEALTH = ("held_out_retrieval", "held_out_chance")
+
+
+def run() -> None:
+    words = f"reproduce behaviour --preset lite --domains walker --seeds 1 --dir {RUNS} --methods"
+    main([*words.split(), *METHODS])
+
+
+def write(name: str, rows: list[dict[str, Any]]) -> None:
+    with (RESULTS / name).open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def collect() -> None:
+    shutil.rmtree(RESULTS / "configs", ignore_errors=True)
+    (RESULTS / "configs").mkdir(parents=True)
+    found, unfinished = find(RUNS / "lite")
+    print("unfinished:", ", ".join(unfinished) or "none")
+    runs: list[dict[str, Any]] = []
+    skills: list[dict[str, Any]] = []
+    for f in found:
+        if (f.stage, f.env) != ("pretrain", "walker") or f.analysis is None:
+            continue
+        what = {"method": f.arm, "seed": f.seed}
+        health = {key: f.rows[-1].get(key, "") for key in HEALTH}
+        about = {"steps": f.run.config.run.steps, "commit": commit_of(f.run)}
+        runs.append(what | about | f.analysis["metrics"] | health)
+        skills += [what | row for row in f.analysis["skills"]]
+        config = RESULTS / "configs" / f"{f.arm}-{f.seed}.json"
+        shutil.copy(f.run.path / "config.json", config)
+    write("runs.csv", runs)
+    write("skills.csv", skills)
+    page = write_report(RUNS)
+    for part in page.parent.glob("lite-behaviour.*"):
+        shutil.copy(part, RESULTS)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] not in (["run"], ["collect"]):
+        sys.exit(__doc__)
+    run() if sys.argv[1:] == ["run"] else collect()
