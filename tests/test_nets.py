@@ -70,6 +70,12 @@ def test_forward_and_all_gradients_equal_autograd(net: MLP) -> None:
     torch.testing.assert_close(grads, wanted)
 
 
+def test_a_quick_look_is_the_same_output(net: MLP) -> None:
+    x = torch.randn(5, 3, dtype=torch.double)
+    torch.testing.assert_close(net.quick(x), net(x).detach())
+    assert not net.quick(x).requires_grad
+
+
 def test_a_frozen_net_still_passes_gradient_to_its_input(net: MLP) -> None:
     x = torch.randn(5, 3, dtype=torch.double, requires_grad=True)
     net.requires_grad_(False)

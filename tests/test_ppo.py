@@ -78,16 +78,16 @@ def test_the_episodes_of_a_flat_batch_are_its_environments(agent: PPO) -> None:
     agent.update(batch, reward, 3, np.random.default_rng(0))
     order = np.random.default_rng(0).permutation(18)
     target = torch.empty(18)
-    target[torch.from_numpy(order)] = seen[0][:, 0]
+    target[torch.from_numpy(order)] = seen[0]
     by_env = target.view(6, 3).mean(0)
     assert by_env.argmax() == 1
 
 
 def test_beta_terms_equal_torch() -> None:
     torch.manual_seed(0)
-    c = (torch.rand(20, 4, dtype=torch.double) * 5 + 1.05).requires_grad_()
+    c = (torch.rand(4, 20, dtype=torch.double) * 5 + 1.05).requires_grad_()
     action = 2 * torch.rand(20, 2, dtype=torch.double) - 1
-    beta, log_u = Beta(c[:, :2], c[:, 2:]), to_unit(action)
+    beta, log_u = Beta(c[:2].T, c[2:].T), to_unit(action)
     log_density, entropy = beta.log_prob((action + 1) / 2).sum(-1), beta.entropy().sum(-1)
     torch.testing.assert_close(beta_log_density(c, log_u), log_density)
     torch.testing.assert_close(beta_entropy(c), entropy)
@@ -99,7 +99,7 @@ def test_beta_terms_equal_torch() -> None:
 
 def test_actions_on_the_edge_have_a_finite_density() -> None:
     edge = to_unit(torch.tensor([[1.0, -1.0]]))
-    assert bool(torch.isfinite(beta_log_density(torch.full((1, 4), 3.0), edge)).all())
+    assert bool(torch.isfinite(beta_log_density(torch.full((4, 1), 3.0), edge)).all())
 
 
 def minibatch(agent: PPO) -> list[torch.Tensor]:
@@ -109,18 +109,18 @@ def minibatch(agent: PPO) -> list[torch.Tensor]:
     x, action = torch.randn(rows, 6), 2 * torch.rand(rows, 2) - 1
     old = beta_log_density(agent.concentrations(x), to_unit(action)).detach()
     old = old + 0.4 * torch.randn(rows)
-    return [x, to_unit(action), old[:, None], torch.randn(rows, 1), torch.randn(rows, 1)]
+    return [x.T, to_unit(action), old, torch.randn(rows), torch.randn(rows)]
 
 
 def test_loss_is_the_textbooks(agent: PPO) -> None:
     x, log_u, old, advantage, target = minibatch(agent)
     loss, metrics = agent.loss(x, log_u, old, advantage, target)
-    a, b = (F.softplus(agent.policy(x)) + 1.05).chunk(2, -1)
+    a, b = (F.softplus(agent.policy(x.T)) + 1.05).chunk(2, -1)
     beta = Beta(a, b)
-    ratio = (beta.log_prob(log_u[:, :2].exp()).sum(-1) - old[:, 0]).exp()
+    ratio = (beta.log_prob(log_u[:2].T.exp()).sum(-1) - old).exp()
     clipped = ratio.clamp(0.8, 1.2)
-    gain = torch.minimum(ratio * advantage[:, 0], clipped * advantage[:, 0]).mean()
-    error = 0.5 * (agent.value(x) - target).square().mean()
+    gain = torch.minimum(ratio * advantage, clipped * advantage).mean()
+    error = 0.5 * (agent.value(x.T)[:, 0] - target).square().mean()
     torch.testing.assert_close(loss, error - gain - 0.025 * beta.entropy().mean())
     assert 0.2 < metrics["ppo/clipped"] < 0.8
 
@@ -158,12 +158,17 @@ def test_policy_and_value_see_the_skill(agent: PPO) -> None:
     assert len({tuple(a) for a in actions.tolist()}) == 4
 
 
-def test_shuffled_visits_every_row_once_per_epoch(rng: np.random.Generator) -> None:
-    rows = torch.arange(20.0)[:, None]
-    parts = list(shuffled(rows, 2, 4, rng))
-    assert [len(p) for p in parts] == [5] * 8
-    assert sorted(torch.cat(parts[:4]).flatten().tolist()) == list(range(20))
-    assert torch.cat(parts[:4]).tolist() != torch.cat(parts[4:]).tolist()
+def test_shuffled_visits_every_row_once_per_epoch_and_keeps_rows_together(
+    rng: np.random.Generator,
+) -> None:
+    rows = torch.arange(20.0)
+    for dim, data in ((0, (rows, rows[:, None] + 100)), (-1, (rows, rows[None] + 100))):
+        parts = list(shuffled(data, 2, 4, rng, dim=dim))
+        assert [len(one) for one, _ in parts] == [5] * 8
+        assert all(torch.equal(one + 100, other.flatten()) for one, other in parts)
+        first, second = (torch.cat([one for one, _ in epoch]) for epoch in (parts[:4], parts[4:]))
+        assert sorted(first.tolist()) == rows.tolist()
+        assert first.tolist() != second.tolist()
 
 
 def test_an_update_learns_what_is_rewarded(agent: PPO) -> None:

@@ -61,7 +61,7 @@ def test_a_whole_episode_equals_dm_control_to_the_bit(name: str, seed: int) -> N
 
 
 def states_of(name: str, count: int = 300) -> list[tuple[mujoco.MjData, dict[str, np.ndarray]]]:
-    """Random states, thrown about, as single mjData and as the readings of a batch of one."""
+    """Random states, thrown about, as mjData and as what rewards are given to read."""
     body = robot(name)
     rng = np.random.default_rng(0)
     result = []
@@ -71,7 +71,7 @@ def states_of(name: str, count: int = 300) -> list[tuple[mujoco.MjData, dict[str
         data.qpos[2 if name == "quadruped" else 1] += rng.uniform(0, 1.5)
         data.qvel[:] = rng.normal(0, 5, body.model.nv)
         mujoco.mj_forward(body.model, data)
-        result.append((data, {f: getattr(data, f)[None] for f in body.fields}))
+        result.append((data, {f: getattr(data, f) for f in body.fields}))
     return result
 
 
@@ -122,7 +122,7 @@ def test_urlb_rewards_on_random_states_follow_their_formulas(name: str) -> None:
     domain, _, task = name.partition("_")
     ours, wanted = [], []
     for data, readings in states_of(domain):
-        ours.append(robot(domain).tasks[task](readings)[0])
+        ours.append(robot(domain).tasks[task](readings))
         wanted.append(FORMULAS[name](data))
     np.testing.assert_allclose(ours, wanted, atol=1e-12)
     assert 0 < np.mean(wanted) < 1

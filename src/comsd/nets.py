@@ -25,7 +25,7 @@ layer_norm = torch.native_layer_norm
 layer_norm_backward = torch.ops.aten.native_layer_norm_backward
 
 Init = Literal["orthogonal", "uniform"]
-NARROW = 32  # outputs fewer than this are computed transposed, which takes a third of the time
+NARROW = 8  # outputs fewer than this are computed transposed, which takes half the time
 
 
 class Scratch:
@@ -188,6 +188,11 @@ class MLP(nn.Module):
 
     def run(self, x: Tensor) -> tuple[Tensor, Scratch]:
         """The output, and what `run_back` needs; give that back afterwards."""
+        y, scratch = self.run_by_columns(x)
+        return y.contiguous(), scratch
+
+    def run_by_columns(self, x: Tensor) -> tuple[Tensor, Scratch]:
+        """As `run`; a narrow output as it is computed, each column in one piece of memory."""
         scratch = self.borrow(len(x))
         scratch.x = x
         for i, hidden in enumerate(scratch.hidden):
@@ -198,7 +203,7 @@ class MLP(nn.Module):
                 x = add_relu(torch.mm(x, weight, out=hidden), bias)
         if self.narrow is not None:
             bias, weight = self.narrow
-            return torch.addmm(bias, weight, x.t()).t().contiguous(), scratch
+            return torch.addmm(bias, weight, x.t()).t(), scratch
         weight, bias = self.transposed[-1]
         return torch.addmm(bias, x, weight), scratch
 
@@ -244,16 +249,17 @@ class MLP(nn.Module):
     def plain(self, x: Tensor, flat: Tensor) -> Tensor:
         """The same network in ordinary operations, for torch.compile to take apart."""
         layers, norm = self.views(flat)
-        last = len(layers) - 1
-        for i, (weight, bias) in enumerate(layers):
-            if i == last and self.mask is not None:
-                weight = weight * self.mask
-            x = F.linear(x, weight, bias)
-            if i == 0 and norm:
-                x = F.layer_norm(x, (x.shape[1],), norm[0], norm[1]).tanh()
-            elif i < last:
-                x = x.relu()
-        return x
+        if self.mask is not None:
+            weight, bias = layers[-1]
+            layers[-1] = weight * self.mask, bias
+        return through(x, layers, norm)
+
+    def quick(self, x: Tensor) -> Tensor:
+        """The output for a few rows, where ordinary operations cost less than prepared memory.
+
+        Without gradient: the layers are views beside the parameter.
+        """
+        return through(x, self.layers, self.norm_views)
 
     def forward(self, x: Tensor, *, frozen: bool = False) -> Tensor:
         """frozen: no gradient for the weights, only for x."""
@@ -266,6 +272,17 @@ class MLP(nn.Module):
             y, scratch = self.run(x)
         self.give_back(scratch)
         return y
+
+
+def through(x: Tensor, layers: list[tuple[Tensor, Tensor]], norm: list[Tensor]) -> Tensor:
+    """An MLP in ordinary operations."""
+    for i, (weight, bias) in enumerate(layers):
+        x = F.linear(x, weight, bias)
+        if i == 0 and norm:
+            x = F.layer_norm(x, bias.shape, norm[0], norm[1]).tanh()
+        elif i < len(layers) - 1:
+            x = x.relu()
+    return x
 
 
 def block_mask(shape: tuple[int, int], blocks: int, like: Tensor) -> Tensor:

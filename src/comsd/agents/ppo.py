@@ -6,7 +6,7 @@ live in [-1, 1]^A: a = 2u - 1 with u ~ Beta, both concentrations above one, so u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,47 +43,48 @@ class PPOConfig(AgentConfig):
     concentration: float = setting(1.05, "lower bound of the Beta concentrations", CODE, low=0)
 
 
-def beta_log_density(concentrations: Tensor, log_u: Tensor) -> Tensor:
-    """log p(u) under Beta(a, b), summed over the A dimensions, (B,).
-
-    concentrations (B, 2A) = [a, b]; log_u (B, 2A) = [log u, log(1 - u)].
-    """
-    a, b = concentrations.chunk(2, -1)
-    log_beta = concentrations.lgamma().sum(-1) - (a + b).lgamma().sum(-1)
-    return ((concentrations - 1) * log_u).sum(-1) - log_beta
+# Concentrations c (2A, B) = [a, b] and log_u (2A, B) = [log u, log(1 - u)] have a row per number:
+# work on long rows takes half the time of work on short ones.
 
 
-def beta_entropy(concentrations: Tensor) -> Tensor:
+def beta_log_density(c: Tensor, log_u: Tensor) -> Tensor:
+    """log p(u) under Beta(a, b), summed over the A dimensions, (B,)."""
+    a, b = c.chunk(2)
+    log_beta = c.lgamma().sum(0) - (a + b).lgamma().sum(0)
+    return ((c - 1) * log_u).sum(0) - log_beta
+
+
+def beta_entropy(c: Tensor) -> Tensor:
     """Entropy of Beta(a, b), summed over the dimensions, (B,)."""
-    a, b = concentrations.chunk(2, -1)
-    log_beta = concentrations.lgamma().sum(-1) - (a + b).lgamma().sum(-1)
-    own = ((concentrations - 1) * concentrations.digamma()).sum(-1)
-    return log_beta - own + ((a + b - 2) * (a + b).digamma()).sum(-1)
+    a, b = c.chunk(2)
+    log_beta = c.lgamma().sum(0) - (a + b).lgamma().sum(0)
+    own = ((c - 1) * c.digamma()).sum(0)
+    return log_beta - own + ((a + b - 2) * (a + b).digamma()).sum(0)
 
 
-def beta_gradients(concentrations: Tensor, log_u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """log p(u), (B,), and the gradients of log p and of the entropy H in [a, b], (B, 2A).
+def beta_gradients(c: Tensor, log_u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """log p(u), (B,), and the gradients of log p and of the entropy H in [a, b], (2A, B).
 
     d log p / da = log u - psi(a) + psi(a+b)
     d H / da     = (a+b-2) psi'(a+b) - (a-1) psi'(a),     psi the digamma function
     """
-    c = concentrations.view(len(concentrations), 2, -1)  # (B, 2, A)
-    log_u = log_u.view_as(c)
-    every = torch.cat([c, c.sum(1, keepdim=True)], 1)  # a, b, a + b
+    shape = 2, len(c) // 2, -1
+    c, log_u = c.view(shape), log_u.view(shape)
+    every = torch.cat([c, c.sum(0, keepdim=True)])  # a, b, a + b
     log_gamma, psi, trigamma = every.lgamma(), every.digamma(), torch.special.polygamma(1, every)
-    excess = every - 1
-    log_gamma[:, :2].addcmul_(excess[:, :2], log_u, value=-1).neg_()
-    log_density = log_gamma.sum((1, 2))
-    d_density = log_u - psi[:, :2] + psi[:, 2:]
+    excess = every.sub_(1)
+    own = torch.addcmul(log_gamma[:2], excess[:2], log_u, value=-1)
+    log_density = log_gamma[2].sum(0) - own.sum((0, 1))
+    d_density = log_u - psi[:2] + psi[2]
     slopes = excess.mul_(trigamma)
-    d_entropy = slopes[:, 2:] - trigamma[:, 2:] - slopes[:, :2]
-    return log_density, d_density.flatten(1), d_entropy.flatten(1)
+    d_entropy = slopes[2] - trigamma[2] - slopes[:2]
+    return log_density, d_density.flatten(0, 1), d_entropy.flatten(0, 1)
 
 
 def to_unit(action: Tensor) -> Tensor:
-    """[-1, 1] -> (0, 1), the inverse of what `act` does; (B, 2A) = [log u, log(1 - u)]."""
-    u = ((action + 1) / 2).clamp(EDGE, 1 - EDGE)
-    return torch.cat([u.log(), (1 - u).log()], -1)
+    """[-1, 1] -> (0, 1), the inverse of what `act` does; from (B, A) to (2A, B)."""
+    u = ((action.t() + 1) / 2).clamp(EDGE, 1 - EDGE)
+    return torch.cat([u.log(), (1 - u).log()])
 
 
 def discounted_sums(x: Tensor, rate: float) -> Tensor:
@@ -152,7 +153,8 @@ class PPO(nn.Module):
         return self.inputs.mean.device
 
     def concentrations(self, x: Tensor) -> Tensor:
-        return F.softplus(self.policy(x)) + self.config.concentration
+        """[a, b], (2A, B)."""
+        return F.softplus(self.policy(x).t()) + self.config.concentration
 
     def act(self, obs: Tensor, skill: Tensor, rng: np.random.Generator | None = None) -> Tensor:
         """Actions (N, A) in [-1, 1]; without a generator the mean action."""
@@ -166,15 +168,15 @@ class PPO(nn.Module):
         shift, scale = self.inputs.shift.cpu().numpy(), self.inputs.scale.cpu().numpy()
         seen = len(shift) - skill.shape[1]
         x = np.empty((len(skill), len(shift)), dtype=np.float32)
+        actions = self.policy.shapes[-1][0] // 2
         x[:, seen:] = skill.cpu().numpy() * scale[seen:] + shift[seen:]
+        inputs, shift, scale, device = torch.from_numpy(x), shift[:seen], scale[:seen], self.device
 
-        @torch.no_grad()
         def play(obs: Array) -> Array:
-            np.multiply(obs, scale[:seen], out=x[:, :seen])
-            x[:, :seen] += shift[:seen]
-            out = self.policy(torch.from_numpy(x).to(self.device)).cpu().numpy()
+            x[:, :seen] = obs * scale + shift
+            out = self.policy.quick(inputs.to(device)).cpu().numpy()
             concentrations = np.logaddexp(np.float32(0), out) + self.config.concentration
-            a, b = np.split(concentrations, 2, -1)
+            a, b = concentrations[:, :actions], concentrations[:, actions:]
             u = a / (a + b) if rng is None else rng.beta(a, b)
             return (2 * u - 1).astype(np.float32)
 
@@ -196,11 +198,9 @@ class PPO(nn.Module):
             target = (advantage + value[:-1]).flatten()
             advantage = advantage.flatten()
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-            data = torch.cat([x, log_u, torch.stack([old, advantage, target], -1)], -1)
-        sizes = [x.shape[1], log_u.shape[1], 1, 1, 1]
-        columns: list[Tensor] = []
-        for rows in shuffled(data, c.epochs, c.minibatches, rng):
-            columns = list(rows.split(sizes, -1))
+            data = x.t(), log_u, old, advantage, target
+        columns: tuple[Tensor, ...] = ()
+        for columns in shuffled(data, c.epochs, c.minibatches, rng, dim=-1):
             self.step(*columns)
         if not all(bool(torch.isfinite(p).all()) for p in self.parameters()):
             raise RunError("the weights of the policy or its value hold NaN or infinity")
@@ -214,15 +214,15 @@ class PPO(nn.Module):
     ) -> tuple[Tensor, Metrics]:
         """Clipped surrogate, entropy bonus per action dimension and half the squared value error.
 
-        Columns of a minibatch: input, [log u, log(1 - u)], and three of width one.
+        Of a minibatch: inputs (I, B), [log u, log(1 - u)] (2A, B), and three of shape (B,).
         """
-        c, dims = self.config, log_u.shape[1] // 2
-        concentrations = self.concentrations(x)
-        ratio = (beta_log_density(concentrations, log_u) - old[:, 0]).exp()
+        c, dims = self.config, len(log_u) // 2
+        concentrations, value = self.concentrations(x.t()), self.value(x.t())[:, 0]
+        ratio = (beta_log_density(concentrations, log_u) - old).exp()
         clipped = ratio.clamp(1 - c.clip, 1 + c.clip)
-        surrogate = torch.minimum(ratio * advantage[:, 0], clipped * advantage[:, 0]).mean()
+        surrogate = torch.minimum(ratio * advantage, clipped * advantage).mean()
         entropy = beta_entropy(concentrations).mean() / dims
-        value_loss = 0.5 * F.mse_loss(self.value(x), target)
+        value_loss = 0.5 * F.mse_loss(value, target)
         metrics = {
             "ppo/value_loss": value_loss.detach(),
             "ppo/entropy": entropy.detach(),
@@ -238,29 +238,38 @@ class PPO(nn.Module):
 
         The surrogate's gradient is ratio * advantage * d log p where the clip does not bind.
         """
-        c, rows = self.config, len(x)
-        (out, policy_pass), (value, value_pass) = self.policy.run(x), self.value.run(x)
+        c, rows = self.config, len(target)
+        out, policy_pass = self.policy.run_by_columns(x.t())
+        value, value_pass = self.value.run_by_columns(x.t())
+        out, value = out.t(), value[:, 0]
         concentrations = F.softplus(out) + c.concentration
         log_density, d_density, d_entropy = beta_gradients(concentrations, log_u)
-        ratio = (log_density[:, None] - old).exp_()
+        ratio = (log_density - old).exp_()
         gain = ratio * advantage
         bound = ratio.clamp_(1 - c.clip, 1 + c.clip).mul_(advantage)
         weight = gain.masked_fill_(gain > bound, 0)
-        bonus = 2 * c.entropy / log_u.shape[1]
-        d_out = (weight * d_density).add_(d_entropy, alpha=bonus)
+        bonus = 2 * c.entropy / len(log_u)
+        d_out = d_density.mul_(weight).add_(d_entropy, alpha=bonus)
         d_out.mul_(out.sigmoid_()).div_(-rows)  # through the softplus, the mean, downwards
         d_value = value.sub_(target).div_(rows)
-        self.policy.run_back(d_out, policy_pass)
-        self.value.run_back(d_value, value_pass)
+        self.policy.run_back(d_out.t(), policy_pass)
+        self.value.run_back(d_value[:, None], value_pass)
         self.optimizer.step([policy_pass.flat_grad, value_pass.flat_grad])
         self.policy.give_back(policy_pass)
         self.value.give_back(value_pass)
 
 
 def shuffled(
-    data: Tensor, epochs: int, minibatches: int, rng: np.random.Generator
-) -> Iterator[Tensor]:
-    """Minibatches of the rows of `data`, in a new order every epoch."""
+    data: Iterable[Tensor],
+    epochs: int,
+    minibatches: int,
+    rng: np.random.Generator,
+    *,
+    dim: int = 0,
+) -> Iterator[tuple[Tensor, ...]]:
+    """Minibatches of data that belongs together along a dimension, in a new order every epoch."""
+    parts = list(data)
     for _ in range(epochs):
-        order = torch.from_numpy(rng.permutation(len(data))).to(data.device)
-        yield from data[order].chunk(minibatches)
+        order = torch.from_numpy(rng.permutation(parts[0].shape[dim])).to(parts[0].device)
+        split = (x.index_select(dim, order).chunk(minibatches, dim) for x in parts)
+        yield from zip(*split, strict=True)

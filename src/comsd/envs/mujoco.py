@@ -24,8 +24,8 @@ from comsd.envs.base import Array, Step
 from comsd.errors import RunError
 
 Doubles = NDArray[np.float64]
-Readings = Mapping[str, Doubles]  # fields of mjData, one row per simulation
-Reward = Callable[[Readings], Doubles]
+Readings = Mapping[str, Doubles]  # fields of mjData, of one simulation or with a row for each
+Reward = Callable[[Readings], float]  # of one simulation: few numbers, for which arrays are slow
 
 HORIZON = 1000  # control steps of every episode
 STATE = mujoco.mjtState.mjSTATE_INTEGRATION.value  # all that the next step depends on
@@ -66,11 +66,13 @@ class Robot(ABC):
 
     @abstractmethod
     def observe(self, x: Readings) -> list[Doubles]:
-        """The parts of an observation in their order, each (N, .)."""
+        """The parts of an observation of all simulations in their order, each (N, .)."""
+
+    # How one simulation moves, or each of many.
 
     def height(self, x: Readings) -> Doubles:
         """Of the torso above the floor, in m."""
-        return x["xpos"][:, self.torso, 2]
+        return x["xpos"][..., self.torso, 2]
 
     @abstractmethod
     def speed(self, x: Readings) -> Doubles:
@@ -135,6 +137,7 @@ class RobotEnv:
         self.batch = Batch(robot.model, num_envs, nthread=1, persistent=True)
         self.starts = [mujoco.MjData(robot.model) for _ in range(num_envs)]
         self.readings = {name: self.batch.bind(name) for name in (*robot.fields, *also)}
+        self.each = [{name: x[i] for name, x in self.readings.items()} for i in range(num_envs)]
         self.control = self.batch.bind("ctrl")
         low, high = robot.model.actuator_ctrlrange.astype(np.float32).T
         self.low, self.scale = low, (high - low) / np.float32(2)
@@ -169,11 +172,13 @@ class RobotEnv:
             self.batch.step(nstep=self.robot.substeps, stage=NEW_STATE)
         except SimulationError as error:
             self.fail(int(error.ids[0]), str(error))
-        if self.batch.warning.any():
+        if np.count_nonzero(self.batch.warning):
             sim, kind = np.argwhere(self.batch.warning)[0, :2]
             self.fail(int(sim), f"MuJoCo warns {WARNINGS[kind]}")
         obs = self.observe(self.readings)
-        reward = self.no_reward if self.reward_of is None else self.reward_of(self.readings)
+        reward = self.no_reward
+        if self.reward_of is not None:
+            reward = np.array([self.reward_of(x) for x in self.each])
         return Step(obs, reward, self.clock == self.horizon)
 
     def observe(self, readings: Readings) -> Array:

@@ -5,18 +5,29 @@ Seven tasks are the DeepMind Control Suite's, nine are URLB's. All rewards lie i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from comsd.envs.mujoco import Doubles, Readings, Robot, random_joints
 
 XX, XZ, ZX, ZZ = 0, 2, 6, 8  # entries of a rotation matrix, row by row
+STEEPNESS = float(np.sqrt(-2 * np.log(0.1)))  # of a Gaussian that is 0.1 at 1
 
 
-def rises_to(goal: float, x: Doubles, margin: float, at_margin: float) -> Doubles:
-    """1 from `goal` on; below, a line that is `at_margin` at goal - margin, never under 0."""
-    line = 1 - (goal - x) / margin * (1 - at_margin)
-    return np.minimum(np.maximum(line, 0), 1)
+def rises(low: float, high: float, x: Doubles | float) -> float:
+    """A line from 0 at `low` to 1 at `high`, level on both sides."""
+    missing = (high - float(x)) / (high - low)
+    return 1 - min(max(missing, 0.0), 1.0)
+
+
+def one_piece(places: Sequence[int] | NDArray[np.integer]) -> slice:
+    """The slice that neighbouring places make up: it reads without a copy."""
+    whole = slice(int(places[0]), int(places[-1]) + 1)
+    assert list(places) == list(range(whole.start, whole.stop)), "not side by side"
+    return whole
 
 
 class Planar(Robot):
@@ -29,11 +40,11 @@ class Planar(Robot):
         self.velocity = self.sensor("torso_subtreelinvel")
 
     def speed(self, x: Readings) -> Doubles:
-        return x["sensordata"][:, self.velocity]
+        return x["sensordata"][..., self.velocity]
 
     def spin(self, x: Readings) -> Doubles:
         """Angular momentum about the centre of mass, positive when rolling forwards."""
-        return x["subtree_angmom"][:, self.torso, 1]
+        return x["subtree_angmom"][..., self.torso, 1]
 
 
 class Walker(Planar):
@@ -45,12 +56,12 @@ class Walker(Planar):
     def __init__(self) -> None:
         super().__init__()
         bodies = range(1, self.model.nbody)  # all but the world
-        self.orientations = [9 * body + entry for body in bodies for entry in (XX, XZ)]
+        self.orientations = np.array([9 * body + entry for body in bodies for entry in (XX, XZ)])
         self.tasks = {
             "stand": self.stand,
-            "walk": lambda x: self.moving(x, rises_to(1, self.speed(x), 0.5, 0.5)),
-            "run": lambda x: self.moving(x, rises_to(8, self.speed(x), 4, 0.5)),
-            "flip": lambda x: self.moving(x, rises_to(5, self.spin(x), 5, 0)),
+            "walk": lambda x: self.moving(x, rises(0, 1, self.speed(x))),
+            "run": lambda x: self.moving(x, rises(0, 8, self.speed(x))),
+            "flip": lambda x: self.moving(x, rises(0, 5, self.spin(x))),
         }
 
     def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
@@ -61,16 +72,13 @@ class Walker(Planar):
         orientations = xmat.reshape(len(xmat), -1).take(self.orientations, 1)
         return [orientations, x["xpos"][:, self.torso, 2:], x["qvel"]]
 
-    def stand(self, x: Readings) -> Doubles:
-        below = (1.2 - x["xpos"][:, self.torso, 2]) / 0.6
-        steepness = np.sqrt(-2 * np.log(0.1))  # a Gaussian that is 0.1 at the margin
-        # float_power rounds as the suite's squares of scalars do; x * x may differ in the last bit.
-        bell = np.exp(-0.5 * np.float_power(below * steepness, 2))
-        standing = np.where(below <= 0, 1, bell)
-        upright = (1 + x["xmat"][:, self.torso, ZZ]) / 2
+    def stand(self, x: Readings) -> float:
+        below = max((1.2 - float(self.height(x))) / 0.6, 0.0)
+        standing = float(np.exp(-0.5 * (below * STEEPNESS) ** 2))
+        upright = (1 + x["xmat"].item(self.torso, ZZ)) / 2
         return (3 * standing + upright) / 4
 
-    def moving(self, x: Readings, move: Doubles) -> Doubles:
+    def moving(self, x: Readings, move: float) -> float:
         return self.stand(x) * (5 * move + 1) / 6
 
 
@@ -84,12 +92,12 @@ class Hopper(Planar):
     def __init__(self) -> None:
         super().__init__()
         self.foot = self.body("foot")
-        self.touch = [self.sensor("touch_toe"), self.sensor("touch_heel")]
+        self.touch = np.array([self.sensor("touch_toe"), self.sensor("touch_heel")])
         self.tasks = {
-            "hop": lambda x: self.standing(x) * rises_to(2, self.speed(x), 1, 0.5),
-            "flip": lambda x: self.standing(x) * rises_to(5, self.spin(x), 5, 0),
-            "hop_backward": lambda x: self.standing(x) * rises_to(2, -self.speed(x), 1, 0.5),
-            "flip_backward": lambda x: self.standing(x) * rises_to(5, -self.spin(x), 5, 0),
+            "hop": lambda x: self.standing(x) * rises(0, 2, self.speed(x)),
+            "flip": lambda x: self.standing(x) * rises(0, 5, self.spin(x)),
+            "hop_backward": lambda x: self.standing(x) * rises(0, 2, -self.speed(x)),
+            "flip_backward": lambda x: self.standing(x) * rises(0, 5, -self.spin(x)),
         }
 
     def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
@@ -99,9 +107,9 @@ class Hopper(Planar):
         touch = np.log1p(x["sensordata"].take(self.touch, 1))
         return [x["qpos"][:, 1:], x["qvel"], touch]
 
-    def standing(self, x: Readings) -> Doubles:
-        height = x["xipos"][:, self.torso, 2] - x["xipos"][:, self.foot, 2]
-        return ((height >= 0.6) & (height <= 2)).astype(np.float64)
+    def standing(self, x: Readings) -> float:
+        height = x["xipos"].item(self.torso, 2) - x["xipos"].item(self.foot, 2)
+        return float(0.6 <= height <= 2)
 
 
 class Cheetah(Planar):
@@ -115,10 +123,10 @@ class Cheetah(Planar):
     def __init__(self) -> None:
         super().__init__()
         self.tasks = {
-            "run": lambda x: rises_to(10, self.speed(x), 10, 0),
-            "flip": lambda x: rises_to(5, self.spin(x), 5, 0),
-            "run_backward": lambda x: rises_to(10, -self.speed(x), 10, 0),
-            "flip_backward": lambda x: rises_to(5, -self.spin(x), 5, 0),
+            "run": lambda x: rises(0, 10, self.speed(x)),
+            "flip": lambda x: rises(0, 5, self.spin(x)),
+            "run_backward": lambda x: rises(0, 10, -self.speed(x)),
+            "flip_backward": lambda x: rises(0, 5, -self.spin(x)),
         }
 
     def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
@@ -145,18 +153,19 @@ class Quadruped(Robot):
     def __init__(self) -> None:
         super().__init__()
         kinds = mujoco.mjtSensor
-        self.imu = self.numbers(kinds.mjSENS_ACCELEROMETER, kinds.mjSENS_GYRO)
-        self.toes = self.numbers(kinds.mjSENS_FORCE, kinds.mjSENS_TORQUE)
-        self.velocity = self.numbers(kinds.mjSENS_VELOCIMETER)
-        self.gyro = self.numbers(kinds.mjSENS_GYRO)
+        self.imu = self.readings_of(kinds.mjSENS_ACCELEROMETER, kinds.mjSENS_GYRO)
+        self.toes = self.readings_of(kinds.mjSENS_FORCE, kinds.mjSENS_TORQUE)
+        self.velocity = self.readings_of(kinds.mjSENS_VELOCIMETER)
+        self.gyro = self.readings_of(kinds.mjSENS_GYRO)
         self.centre = self.sensor("center_of_mass")
         hinges = self.model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE.value
-        self.angles, self.rates = self.model.jnt_qposadr[hinges], self.model.jnt_dofadr[hinges]
+        self.angles = one_piece(self.model.jnt_qposadr[hinges])
+        self.rates = one_piece(self.model.jnt_dofadr[hinges])
         self.tasks = {
             "stand": self.upright,
-            "walk": lambda x: self.upright(x) * rises_to(0.5, self.speed(x), 0.5, 0.5),
-            "run": lambda x: self.upright(x) * rises_to(5, self.speed(x), 5, 0.5),
-            "jump": lambda x: self.upright(x) * rises_to(1, self.centre_height(x), 1, 0.5),
+            "walk": lambda x: self.upright(x) * rises(-0.5, 0.5, self.speed(x)),
+            "run": lambda x: self.upright(x) * rises(-5, 5, self.speed(x)),
+            "jump": lambda x: self.upright(x) * rises(-1, 1, self.centre_height(x)),
         }
 
     def edit(self, spec: mujoco.MjSpec) -> None:
@@ -169,12 +178,12 @@ class Quadruped(Robot):
             if sensor.type == mujoco.mjtSensor.mjSENS_RANGEFINDER:
                 spec.delete(sensor)
 
-    def numbers(self, *kinds: mujoco.mjtSensor) -> list[int]:
-        """Where the readings of all sensors of these kinds stand, in the model's order."""
+    def readings_of(self, *kinds: mujoco.mjtSensor) -> slice:
+        """Where the numbers of all sensors of these kinds stand in `sensordata`."""
         wanted = [kind.value for kind in kinds]
         found = np.flatnonzero(np.isin(self.model.sensor_type, wanted))
         spans = zip(self.model.sensor_adr[found], self.model.sensor_dim[found], strict=True)
-        return [int(n) for start, size in spans for n in range(start, start + size)]
+        return one_piece([n for start, size in spans for n in range(start, start + size)])
 
     def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
         """Any orientation, just high enough above the floor to touch nothing."""
@@ -193,29 +202,29 @@ class Quadruped(Robot):
     def observe(self, x: Readings) -> list[Doubles]:
         sensed = x["sensordata"]
         return [
-            x["qpos"].take(self.angles, 1),
-            x["qvel"].take(self.rates, 1),
+            x["qpos"][:, self.angles],
+            x["qvel"][:, self.rates],
             x["act"],
-            sensed.take(self.velocity, 1),
+            sensed[:, self.velocity],
             x["xmat"][:, self.torso, ZZ:],
-            sensed.take(self.imu, 1),
-            np.arcsinh(sensed.take(self.toes, 1)),
+            sensed[:, self.imu],
+            np.arcsinh(sensed[:, self.toes]),
         ]
 
     def speed(self, x: Readings) -> Doubles:
         """Along the torso's own axis, whichever way it faces."""
-        return x["sensordata"][:, self.velocity[0]]
+        return x["sensordata"][..., self.velocity.start]
 
     def spin(self, x: Readings) -> Doubles:
         """About the vertical, positive to the left; the gyro turns with the torso."""
-        vertical = x["xmat"][:, self.torso, ZX:]  # in the torso's frame
-        return (vertical * x["sensordata"].take(self.gyro, 1)).sum(1)
+        vertical = x["xmat"][..., self.torso, ZX:]  # in the torso's frame
+        return (vertical * x["sensordata"][..., self.gyro]).sum(-1)
 
-    def centre_height(self, x: Readings) -> Doubles:
-        return x["sensordata"][:, self.centre + 2]
+    def centre_height(self, x: Readings) -> float:
+        return x["sensordata"].item(self.centre + 2)
 
-    def upright(self, x: Readings) -> Doubles:
-        return rises_to(1, x["xmat"][:, self.torso, ZZ], 2, 0)
+    def upright(self, x: Readings) -> float:
+        return rises(-1, 1, x["xmat"].item(self.torso, ZZ))
 
 
 ROBOTS: dict[str, type[Robot]] = {r.name: r for r in (Walker, Quadruped, Hopper, Cheetah)}

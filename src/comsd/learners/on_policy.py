@@ -83,12 +83,10 @@ class OnPolicyLearner:
         if self.optimizer is None:
             return metrics
         c = self.agent.config
-        columns = [batch.obs, batch.action, batch.next_obs, batch.skill]
-        columns += [batch.reward[:, None], batch.discount[:, None]]
-        sizes = [column.shape[1] for column in columns]
-        for rows in shuffled(torch.cat(columns, -1), c.epochs, c.minibatches, self.rngs["order"]):
-            obs, action, after, skill, reward, discount = rows.split(sizes, -1)
-            minibatch = Batch(obs, action, after, after, skill, reward[:, 0], discount[:, 0])
+        columns = batch.obs, batch.action, batch.next_obs, batch.skill, batch.reward, batch.discount
+        for rows in shuffled(columns, c.epochs, c.minibatches, self.rngs["order"]):
+            obs, action, after, skill, reward, discount = rows
+            minibatch = Batch(obs, action, after, after, skill, reward, discount)
             _, metrics = self.method.descend(minibatch, self.optimizer)
         if not all(bool(torch.isfinite(p).all()) for p in self.method.parameters()):
             raise RunError(f"the representation of {self.method.name} holds NaN or infinity")
