@@ -12,14 +12,14 @@ from torch import Tensor
 
 from comsd.contrast import Contrasted
 from comsd.methods.aps import APS
-from comsd.methods.becl import BeCL, partners
+from comsd.methods.becl import BeCL
 from comsd.methods.cesd import CeSD, Features
 from comsd.methods.cic import CIC
 from comsd.methods.comsd import ComSD
 from comsd.methods.dads import DADS
 from comsd.methods.diayn import DIAYN
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
-from comsd.terms import sinkhorn, unit
+from comsd.terms import partners, sinkhorn, unit
 from comsd.types import Batch
 from conftest import make_batch, make_method
 

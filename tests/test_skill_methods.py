@@ -16,14 +16,14 @@ from comsd.config import resolve
 from comsd.envs.robots import ROBOTS
 from comsd.evaluation.robots import RobotEvaluator
 from comsd.learners.off_policy import OffPolicyLearner
-from comsd.methods.becl import BeCL, Features, partners
+from comsd.methods.becl import BeCL, Features
 from comsd.methods.dads import DADS
 from comsd.methods.diayn import DIAYN
 from comsd.methods.smm import SMM, SMMConfig
 from comsd.nets import MLP
 from comsd.run import Run
 from comsd.skills import Box, OneHot, SkillSpace
-from comsd.terms import chance
+from comsd.terms import chance, partners
 from comsd.types import Batch, ObsInfo
 from conftest import make_batch, make_method
 from processes import SMALL

@@ -257,7 +257,8 @@ class MLP(nn.Module):
     def quick(self, x: Tensor) -> Tensor:
         """The output for a few rows, where ordinary operations cost less than prepared memory.
 
-        Without gradient: the layers are views beside the parameter.
+        Without gradient: the layers are views beside the parameter. Not for forms of networks that
+        say what `run` does themselves.
         """
         return through(x, self.layers, self.norm_views)
 

@@ -285,6 +285,18 @@ def sinkhorn(logits: Tensor, rounds: int) -> Tensor:
     return row[:, None] * table * column
 
 
+def partners(label: Tensor) -> Tensor:
+    """For every row the next row with its label, cyclically; a row alone gets itself."""
+    order = label.argsort(stable=True)
+    grouped = label[order]
+    is_last = torch.ones_like(grouped, dtype=torch.bool)
+    is_last[:-1] = grouped[:-1] != grouped[1:]
+    first = torch.searchsorted(grouped, grouped)  # start of each row's group
+    position = torch.arange(len(label), device=label.device)
+    following = torch.where(is_last, first, position + 1)
+    return torch.empty_like(order).scatter_(0, order, order[following])
+
+
 def normalise(x: Tensor) -> tuple[Tensor, Tensor]:
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp_min(1e-12)
     return x / norm, norm

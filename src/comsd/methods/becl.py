@@ -21,7 +21,7 @@ from comsd.config import Setting, setting
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import MLP, with_gradient
 from comsd.skills import OneHot, SkillSpace
-from comsd.terms import normalise, through_norm, unit
+from comsd.terms import normalise, partners, through_norm, unit
 from comsd.types import Batch, Metrics, ObsInfo
 
 CODE, MAZE = "BeCL's code", "BeCL authors' maze code"
@@ -54,18 +54,6 @@ class BeCLConfig(MethodConfig):
     }
 
 
-def partners(label: Tensor) -> Tensor:
-    """For every row the next row with its label, cyclically; a row alone gets itself."""
-    order = label.argsort(stable=True)
-    grouped = label[order]
-    is_last = torch.ones_like(grouped, dtype=torch.bool)
-    is_last[:-1] = grouped[:-1] != grouped[1:]
-    first = torch.searchsorted(grouped, grouped)  # start of each row's group
-    position = torch.arange(len(label), device=label.device)
-    following = torch.where(is_last, first, position + 1)
-    return torch.empty_like(order).scatter_(0, order, order[following])
-
-
 class Features(NamedTuple):
     f: Tensor  # (B, d)  of any length
     partner: Tensor  # (B,)  p(i)
@@ -83,13 +71,14 @@ class BeCL(Method):
     paper = "Yang et al. 2023, behavior contrastive learning for unsupervised skill discovery"
     status = "measured: maze"
     config_class = BeCLConfig
+    config: BeCLConfig
     finetuning_rule = "random"
     spaces = (OneHot,)
     reward_uses_order = True  # the positive is the next row of the same skill
 
     def __init__(self, config: BeCLConfig, space: SkillSpace, obs: ObsInfo) -> None:
         super().__init__(config, space, obs)
-        self.config = c = config
+        c = config
         self.f = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
         self.head = MLP(space.dim, c.hidden, space.dim, init=c.init) if c.head else None
 
