@@ -4,6 +4,8 @@
     python experiments/adaptation.py collect  # writes the CSV files, configs and the report
 
 Runs go to runs/lite, in the layout of `comsd reproduce`; pre-trainings are those of results/walker.
+Two questions beside it, with runs of their own in runs/best and runs/longer: does another skill, or
+a longer pre-training, fine-tune better?
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from comsd import Run
 from comsd.adaptation import FinetuneSettings
 from comsd.cli import main
 from comsd.reproduce import write_report
@@ -33,6 +36,40 @@ def run() -> None:
         f"reproduce behaviour {COMMON} --seeds 3 --dir {RUNS}",
     ):
         main(words.split())
+    for seed in (1, 2, 3):
+        main(
+            f"finetune {RUNS}/lite/pretrain/walker/comsd-{seed} --task walker_run --seed {seed} "
+            f"--rule best-of-k --run {RUNS}/best/walker_run-comsd-{seed}".split()
+        )
+    longer = f"{RUNS}/longer/comsd-1"
+    lite = "--env walker --preset lite --seed 1"
+    main(f"pretrain comsd {lite} --steps 600000 --run {longer}".split())
+    for task in ("walker_run", "walker_flip"):
+        main(f"finetune {longer} --task {task} --seed 1 --run {RUNS}/longer/{task}-comsd-1".split())
+
+
+def variants() -> list[dict[str, Any]]:
+    """Fine-tuning of another skill, and after a longer pre-training."""
+    rows: list[dict[str, Any]] = []
+    for path in sorted([*RUNS.glob("best/walker_*"), *RUNS.glob("longer/walker_*")]):
+        run = Run(path)
+        if not run.finished:
+            continue
+        adapt = run.config.adapt
+        assert isinstance(adapt, FinetuneSettings)
+        source = Run(ROOT / adapt.source)
+        rows.append(
+            {
+                "task": run.config.run.env,
+                "seed": run.config.run.seed,
+                "pre-training": source.config.run.steps,
+                "rule": adapt.rule,
+                "flag": round(float(run.skill[0]), 3),
+                "return": run.evaluations.rows()[-1]["return"],
+                "commit": commit_of(run),
+            }
+        )
+    return rows
 
 
 def write(name: str, rows: list[dict[str, Any]]) -> None:
@@ -68,6 +105,8 @@ def collect() -> None:
         config = RESULTS / "configs" / f"{f.stage}-{f.env}-{f.arm}-{f.seed}.json"
         config.write_text(json.dumps(record, indent=1) + "\n")
     write("runs.csv", runs)
+    if extra := variants():
+        write("variants.csv", extra)
     write("evaluations.csv", evaluations)
     page = write_report(RUNS)
     for table in page.parent.glob("lite-*"):
