@@ -50,6 +50,7 @@ class APSConfig(MethodConfig):
 class APS(Method):
     name = "aps"
     paper = "Liu & Abbeel 2021, active pretraining with successor features"
+    status = "measured: Walker"
     config_class = APSConfig
     config: APSConfig
     spaces = (Sphere, OneHot)  # unit vectors

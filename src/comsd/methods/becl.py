@@ -69,7 +69,7 @@ class Features(NamedTuple):
 class BeCL(Method):
     name = "becl"
     paper = "Yang et al. 2023, behavior contrastive learning for unsupervised skill discovery"
-    status = "measured: maze"
+    status = "measured: maze, Walker"
     config_class = BeCLConfig
     config: BeCLConfig
     finetuning_rule = "random"

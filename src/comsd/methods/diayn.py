@@ -44,7 +44,7 @@ class DIAYNConfig(MethodConfig):
 class DIAYN(Method):
     name = "diayn"
     paper = "Eysenbach et al. 2019, diversity is all you need"
-    status = "measured: maze"
+    status = "measured: maze, Walker"
     config_class = DIAYNConfig
     finetuning_rule = "random"
     spaces = (OneHot,)

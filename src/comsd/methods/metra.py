@@ -55,6 +55,7 @@ class METRAConfig(MethodConfig):
 class METRA(Method):
     name = "metra"
     paper = "Park et al. 2024, METRA: scalable unsupervised RL with metric-aware abstraction"
+    status = "measured: Walker"
     config_class = METRAConfig
     finetuning_rule = "random"
     config: METRAConfig
