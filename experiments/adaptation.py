@@ -48,9 +48,10 @@ def run() -> None:
         main(f"finetune {longer} --task {task} --seed 1 --run {RUNS}/longer/{task}-comsd-1".split())
 
 
-def variants() -> list[dict[str, Any]]:
+def variants() -> None:
     """Fine-tuning of another skill, and after a longer pre-training."""
     rows: list[dict[str, Any]] = []
+    curves: list[dict[str, Any]] = []
     for path in sorted([*RUNS.glob("best/walker_*"), *RUNS.glob("longer/walker_*")]):
         run = Run(path)
         if not run.finished:
@@ -58,18 +59,21 @@ def variants() -> list[dict[str, Any]]:
         adapt = run.config.adapt
         assert isinstance(adapt, FinetuneSettings)
         source = Run(ROOT / adapt.source)
-        rows.append(
-            {
-                "task": run.config.run.env,
-                "seed": run.config.run.seed,
-                "pre-training": source.config.run.steps,
-                "rule": adapt.rule,
-                "flag": round(float(run.skill[0]), 3),
-                "return": run.evaluations.rows()[-1]["return"],
-                "commit": commit_of(run),
-            }
-        )
-    return rows
+        what = {
+            "task": run.config.run.env,
+            "seed": run.config.run.seed,
+            "pre-training": source.config.run.steps,
+            "rule": adapt.rule,
+            "flag": round(float(run.skill[0]), 3),
+        }
+        evaluations = run.evaluations.rows()
+        rows.append(what | {"return": evaluations[-1]["return"], "commit": commit_of(run)})
+        curves += [what | row for row in evaluations]
+        name = f"{path.parent.name}-{path.name}.json"
+        shutil.copy(path / "config.json", RESULTS / "configs" / name)
+    if rows:
+        write("variants.csv", rows)
+        write("variants-evaluations.csv", curves)
 
 
 def write(name: str, rows: list[dict[str, Any]]) -> None:
@@ -105,8 +109,7 @@ def collect() -> None:
         config = RESULTS / "configs" / f"{f.stage}-{f.env}-{f.arm}-{f.seed}.json"
         config.write_text(json.dumps(record, indent=1) + "\n")
     write("runs.csv", runs)
-    if extra := variants():
-        write("variants.csv", extra)
+    variants()
     write("evaluations.csv", evaluations)
     page = write_report(RUNS)
     for table in page.parent.glob("lite-*"):
