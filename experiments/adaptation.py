@@ -69,8 +69,9 @@ def variants() -> None:
         evaluations = run.evaluations.rows()
         rows.append(what | {"return": evaluations[-1]["return"], "commit": commit_of(run)})
         curves += [what | row for row in evaluations]
-        name = f"{path.parent.name}-{path.name}.json"
-        shutil.copy(path / "config.json", RESULTS / "configs" / name)
+        for kind, of in (("", run), ("pretrain-", source)):
+            name = f"{path.parent.name}-{kind}{of.path.name}.json"
+            shutil.copy(of.path / "config.json", RESULTS / "configs" / name)
     if rows:
         write("variants.csv", rows)
         write("variants-evaluations.csv", curves)
