@@ -10,12 +10,13 @@ a longer pre-training, fine-tune better?
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
+
+from tables import write_csv
 
 from comsd import Run
 from comsd.adaptation import FinetuneSettings
@@ -73,15 +74,8 @@ def variants() -> None:
             name = f"{path.parent.name}-{kind}{of.path.name}.json"
             shutil.copy(of.path / "config.json", RESULTS / "configs" / name)
     if rows:
-        write("variants.csv", rows)
-        write("variants-evaluations.csv", curves)
-
-
-def write(name: str, rows: list[dict[str, Any]]) -> None:
-    with (RESULTS / name).open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)))
-        writer.writeheader()
-        writer.writerows(rows)
+        write_csv(RESULTS / "variants.csv", rows)
+        write_csv(RESULTS / "variants-evaluations.csv", curves)
 
 
 def collect() -> None:
@@ -109,9 +103,9 @@ def collect() -> None:
         record = json.loads((f.run.path / "config.json").read_text())
         config = RESULTS / "configs" / f"{f.stage}-{f.env}-{f.arm}-{f.seed}.json"
         config.write_text(json.dumps(record, indent=1) + "\n")
-    write("runs.csv", runs)
+    write_csv(RESULTS / "runs.csv", runs)
     variants()
-    write("evaluations.csv", evaluations)
+    write_csv(RESULTS / "evaluations.csv", evaluations)
     page = write_report(RUNS)
     for table in page.parent.glob("lite-*"):
         shutil.copy(table, RESULTS)

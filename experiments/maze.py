@@ -8,7 +8,6 @@ Runs go to runs/maze/<length>/<skills>/<arm>/<seed>.
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import subprocess
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
+from tables import write_csv
 
 import comsd
 from comsd import Run
@@ -138,13 +138,6 @@ def finished() -> dict[Job, Run]:
         for job, run in runs.items()
         if int(run.evaluations.rows()[-1]["step"]) >= run.config.run.steps
     }
-
-
-def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def interval(values: list[float]) -> str:

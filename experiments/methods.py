@@ -8,11 +8,12 @@ Runs go to runs/lite/pretrain/walker/<method>-<seed>, in the layout of `comsd re
 
 from __future__ import annotations
 
-import csv
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
+
+from tables import write_csv
 
 from comsd.cli import main
 from comsd.methods import METHODS
@@ -27,13 +28,6 @@ HEALTH = ("held_out_retrieval", "held_out_chance")
 def run() -> None:
     words = f"reproduce behaviour --preset lite --domains walker --seeds 1 --dir {RUNS} --methods"
     main([*words.split(), *METHODS])
-
-
-def write(name: str, rows: list[dict[str, Any]]) -> None:
-    with (RESULTS / name).open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)))
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def collect() -> None:
@@ -53,8 +47,8 @@ def collect() -> None:
         skills += [what | row for row in f.analysis["skills"]]
         config = RESULTS / "configs" / f"{f.arm}-{f.seed}.json"
         shutil.copy(f.run.path / "config.json", config)
-    write("runs.csv", runs)
-    write("skills.csv", skills)
+    write_csv(RESULTS / "runs.csv", runs)
+    write_csv(RESULTS / "skills.csv", skills)
     page = write_report(RUNS)
     for part in page.parent.glob("lite-behaviour.*"):
         shutil.copy(part, RESULTS)

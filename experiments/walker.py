@@ -8,7 +8,6 @@ Runs go to runs/walker/<method>-<seed>.
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from tables import write_csv
 
 import comsd
 from comsd import Run, checkpoint
@@ -88,10 +88,7 @@ def collect() -> None:
     panels[2].legend(frameon=False, fontsize=8)
     figure.savefig(RESULTS / "akd.png", dpi=130)
     for name, table in (("runs.csv", rows), ("akd.csv", curves)):
-        with (RESULTS / name).open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(table[0]))
-            writer.writeheader()
-            writer.writerows(table)
+        write_csv(RESULTS / name, table)
     shown = [k for k in rows[0] if k not in ("steps", "commit", "run")]
     lines = ["| figure | " + " | ".join(row["run"] for row in rows) + " |"]
     lines += ["|---" * (len(rows) + 1) + "|"]

@@ -1,0 +1,15 @@
+"""What the experiments share: how their tables are written."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+
+def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    """A column for every key that any row has, in the order of their first appearance."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)))
+        writer.writeheader()
+        writer.writerows(rows)
