@@ -5,7 +5,8 @@
 1. Steps per second of fine-tuning, lite on Walker, against the loop of pre-training with the same
    networks less the time of its representation; both in turn, in one process, one thread.
 2. Ten episodes of `walker_run` in one batch (`TaskEvaluator.returns`) against ten of dm_control one
-   after the other with the same policy, at the lite and at the paper's width.
+   after the other with the same policy, at the lite and at the paper's width, with one thread and
+   with two for either.
 """
 
 from __future__ import annotations
@@ -70,9 +71,10 @@ def throughput(folder: Path, rounds: int) -> None:
     print(f"  {middle:.3f} (10 % to 90 %: {low:.3f} to {high:.3f})")
 
 
-def evaluation(folder: Path, preset: str, rounds: int) -> None:
-    run = Run.create(folder / f"scratch-{preset}", *resolve_scratch("walker_run", preset))
-    torch.set_num_threads(1)
+def evaluation(folder: Path, preset: str, threads: int, rounds: int) -> None:
+    where = folder / f"scratch-{preset}-{threads}"
+    run = Run.create(where, *resolve_scratch("walker_run", preset))
+    torch.set_num_threads(threads)
     learner, look = run.learner(), TaskEvaluator(run)
     agent, skill = learner.agent, learner.settled
     assert isinstance(agent, DDPG)
@@ -91,14 +93,17 @@ def evaluation(folder: Path, preset: str, rounds: int) -> None:
                 step = env.step(play(np.concatenate(parts)[None].astype(np.float32))[0])
 
     ratios = [best_of(single, 1) / best_of(ours, 1) for _ in range(rounds)]
-    print(f"ten episodes, {preset} network: {np.median(ratios):.2f} times dm_control's speed")
+    low, middle, high = np.quantile(ratios, [0.1, 0.5, 0.9])
+    print(f"ten episodes, {preset} network, threads {threads}, against dm_control:")
+    print(f"  {middle:.2f} (10 % to 90 %: {low:.2f} to {high:.2f})")
 
 
 def main(rounds: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         throughput(Path(folder), rounds)
         for preset in ("lite", "paper"):
-            evaluation(Path(folder), preset, max(1, rounds // 4))
+            for threads in (1, 2):
+                evaluation(Path(folder), preset, threads, max(3, rounds // 3))
 
 
 if __name__ == "__main__":

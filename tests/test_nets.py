@@ -76,6 +76,13 @@ def test_a_quick_look_is_the_same_output(net: MLP) -> None:
     assert not net.quick(x).requires_grad
 
 
+@pytest.mark.parametrize("rows", [1, 7, 8, 32, 33])
+def test_a_large_weight_is_read_once_for_a_few_rows_with_the_same_output(rows: int) -> None:
+    net = MLP(4, 1024, 1024, 3, norm=True)
+    x = torch.randn(rows, 4)
+    torch.testing.assert_close(net.quick(x), net(x).detach(), rtol=1e-4, atol=1e-5)
+
+
 def test_a_frozen_net_still_passes_gradient_to_its_input(net: MLP) -> None:
     x = torch.randn(5, 3, dtype=torch.double, requires_grad=True)
     net.requires_grad_(False)

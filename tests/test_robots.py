@@ -12,6 +12,7 @@ from typing import Any
 import mujoco
 import numpy as np
 import pytest
+import torch
 from dm_control import suite
 
 from comsd.envs import ENVS, make_task, robot
@@ -154,6 +155,20 @@ def test_a_batch_equals_single_simulations_and_a_seed_its_trajectory(domain: str
         apart = [s.step(action[i : i + 1]).obs for i, s in enumerate(singles)]
         assert np.array_equal(together, np.concatenate(apart))
     assert len(np.unique(together, axis=0)) == 3
+
+
+def test_threads_change_no_trajectory() -> None:
+    before = torch.get_num_threads()
+    seen = []
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        env = make_task("walker_run", 5)
+        env.reset()
+        seen.append([env.step(a) for a in actions(60, 5, env.action_dim)])
+    torch.set_num_threads(before)
+    for alone, shared in zip(*seen, strict=True):
+        assert np.array_equal(alone.obs, shared.obs)
+        assert np.array_equal(alone.reward, shared.reward)
 
 
 @pytest.mark.parametrize("domain", ROBOTS)

@@ -26,6 +26,7 @@ layer_norm_backward = torch.ops.aten.native_layer_norm_backward
 
 Init = Literal["orthogonal", "uniform"]
 NARROW = 8  # outputs fewer than this are computed transposed, which takes half the time
+FEW, LARGE = (8, 32), 2**20  # rows and weights whose product is computed transposed
 
 
 class Scratch:
@@ -275,10 +276,18 @@ class MLP(nn.Module):
         return y
 
 
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x Wᵀ + b. A weight too large for the cache is read once for a few rows, not once per row:
+    ten rows through 1024 x 1024 take half the time with the operands swapped."""
+    if FEW[0] <= len(x) <= FEW[1] and weight.numel() >= LARGE and x.device.type == "cpu":
+        return torch.addmm(bias[:, None], weight, x.t()).t()
+    return F.linear(x, weight, bias)
+
+
 def through(x: Tensor, layers: list[tuple[Tensor, Tensor]], norm: list[Tensor]) -> Tensor:
     """An MLP in ordinary operations."""
     for i, (weight, bias) in enumerate(layers):
-        x = F.linear(x, weight, bias)
+        x = linear(x, weight, bias)
         if i == 0 and norm:
             x = F.layer_norm(x, bias.shape, norm[0], norm[1]).tanh()
         elif i < len(layers) - 1:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import mujoco
 import numpy as np
+import torch
 from mujoco.batch import Batch, SimulationError
 from numpy.typing import NDArray
 
@@ -134,7 +135,8 @@ class RobotEnv:
         self.num_envs = num_envs = len(seeds)
         self.reward_of = robot.tasks[task] if task else None
         self.title = f"{robot.name}_{task}" if task else robot.name
-        self.batch = Batch(robot.model, num_envs, nthread=1, persistent=True)
+        threads = min(num_envs, torch.get_num_threads())  # what the process may use
+        self.batch = Batch(robot.model, num_envs, nthread=threads, persistent=True)
         self.starts = [mujoco.MjData(robot.model) for _ in range(num_envs)]
         self.readings = {name: self.batch.bind(name) for name in (*robot.fields, *also)}
         self.each = [{name: x[i] for name, x in self.readings.items()} for i in range(num_envs)]

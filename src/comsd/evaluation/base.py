@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import torch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,6 +20,21 @@ class Stopped(Exception):  # noqa: N818 (not an error)
 
 def never() -> bool:
     return False
+
+
+@contextmanager
+def acting() -> Iterator[None]:
+    """For steps of a few simulations side by side, which share the threads of the process.
+
+    The products of so few rows are small: torch's threads would mostly wait, and in waiting keep
+    the simulator's from running. Make the environment outside.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class Evaluator(Protocol):

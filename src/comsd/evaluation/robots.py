@@ -22,7 +22,7 @@ from comsd.envs import robot
 from comsd.envs.base import Array
 from comsd.envs.mujoco import HORIZON, MOTION, Doubles, RobotEnv
 from comsd.errors import InputError
-from comsd.evaluation.base import Stopped, never
+from comsd.evaluation.base import Stopped, acting, never
 from comsd.learners.base import Learner, Policy
 from comsd.methods.base import Method
 from comsd.skills import Box, OneHot, SkillSpace
@@ -171,15 +171,16 @@ class RobotEvaluator:
         play = policy.player(skills, None) if policy else None
         rng = np.random.default_rng(self.seed)
         obs = env.reset()
-        for _ in range(length):
-            if self.stopped():
-                raise Stopped
-            if play is not None:
-                action = play(obs)
-            else:
-                action = rng.uniform(-1, 1, (len(skills), env.action_dim)).astype(np.float32)
-            obs = env.step(action).obs
-            yield obs
+        with acting():
+            for _ in range(length):
+                if self.stopped():
+                    raise Stopped
+                if play is not None:
+                    action = play(obs)
+                else:
+                    action = rng.uniform(-1, 1, (len(skills), env.action_dim)).astype(np.float32)
+                obs = env.step(action).obs
+                yield obs
 
     def swept(self, policy: Policy | None) -> dict[str, States]:
         """The states of every sweep, rolled out once for a policy that does not learn."""
@@ -225,11 +226,12 @@ class RobotEvaluator:
             skills = self.space.sample(HELD_OUT, rng)
             play = policy.player(skills, rng)
             seen = [obs]
-            for _ in range(self.hold):
-                if self.stopped():
-                    raise Stopped
-                obs = env.step(play(obs)).obs
-                seen.append(obs)
+            with acting():
+                for _ in range(self.hold):
+                    if self.stopped():
+                        raise Stopped
+                    obs = env.step(play(obs)).obs
+                    seen.append(obs)
             at = int(rng.integers(max(1, self.hold - self.n + 1)))
             later = min(at + self.n, self.hold)
             rows.append((seen[at], seen[later], seen[min(at + 1, later)], skills.numpy()))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from comsd.envs.base import Array
 from comsd.errors import InputError
-from comsd.evaluation.base import Stopped, never
+from comsd.evaluation.base import Stopped, acting, never
 from comsd.learners.base import Learner, Policy
 
 if TYPE_CHECKING:
@@ -60,11 +60,12 @@ class TaskEvaluator:
         drawn = rng if noise else None
         play = policy.player(skill.expand(self.episodes, -1), drawn) if policy else at_random
         total, obs, last = np.zeros(self.episodes), env.reset(), False
-        while not last:
-            if stopped():
-                raise Stopped
-            obs, reward, last = env.step(play(obs))
-            total += reward
+        with acting():
+            while not last:
+                if stopped():
+                    raise Stopped
+                obs, reward, last = env.step(play(obs))
+                total += reward
         return total
 
     def score(
