@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from comsd.nets import MLP, Adam, PairEncoder, Standardise, with_gradient
+from comsd.nets import (
+    MLP,
+    Adam,
+    PairEncoder,
+    Standardise,
+    run_back_through,
+    run_through,
+    with_gradient,
+)
 from comsd.types import ObsInfo
 
 
@@ -217,3 +225,14 @@ def test_standardise() -> None:
     other = Standardise(torch.zeros(2), torch.ones(2))
     other.load_state_dict(standardise.state_dict())
     assert other(torch.tensor([[3.0, -2.0]])).tolist() == [[1.0, -1.0]]
+
+
+def test_networks_in_a_row_have_the_gradients_of_autograd() -> None:
+    nets = [MLP(3, 8, 8, 4).double(), MLP(4, 8, 2).double()]
+    x, weight = torch.randn(5, 3).double(), torch.randn(5, 2).double()
+    wanted = torch.autograd.grad((nets[1](nets[0](x)) * weight).sum(), [net.flat for net in nets])
+    with torch.no_grad():
+        y, passes = run_through(nets, x)
+        found = run_back_through(nets, passes, weight)
+    torch.testing.assert_close(y, nets[1](nets[0](x)).detach())
+    torch.testing.assert_close(found, list(wanted))

@@ -295,6 +295,25 @@ def through(x: Tensor, layers: list[tuple[Tensor, Tensor]], norm: list[Tensor]) 
     return x
 
 
+def run_through(nets: Sequence[MLP], x: Tensor) -> tuple[Tensor, list[Scratch]]:
+    """The output of networks that run one after the other, without autograd."""
+    passes: list[Scratch] = []
+    for net in nets:
+        x, own = net.run(x)
+        passes.append(own)
+    return x, passes
+
+
+def run_back_through(nets: Sequence[MLP], passes: list[Scratch], grad: Tensor) -> list[Tensor]:
+    """The gradients of all weights, which last until the next pass, given that at the output."""
+    for i in reversed(range(len(nets))):
+        grad = nets[i].run_back(grad, passes[i])
+        if i > 0:
+            grad = grad @ nets[i].layers[0][0]
+        nets[i].give_back(passes[i])
+    return [own.flat_grad for own in passes]
+
+
 def block_mask(shape: tuple[int, int], blocks: int, like: Tensor) -> Tensor:
     """Ones where output and input belong to the same block."""
     ones = like.detach().new_ones(shape[0] // blocks, shape[1] // blocks)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from comsd.config import Setting, setting
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import MLP, Adam
+from comsd.nets import MLP, Adam, run_back_through, run_through
 from comsd.skills import OneHot, SkillSpace, Sphere
 from comsd.terms import ParticleEntropy, normalise, through_norm, unit
 from comsd.types import Batch, Metrics, ObsInfo
@@ -73,11 +73,10 @@ class APS(Method):
     @torch.no_grad()
     def descend(self, batch: Batch, optimizer: Adam) -> tuple[Tensor, Metrics]:
         """The gradient of Eq. 2 written out."""
-        features, taken = self.phi.run(self.standardise(batch.next_obs))
+        features, passes = run_through([self.phi], self.standardise(batch.next_obs))
         u, norm = normalise(features)
-        self.phi.run_back(through_norm(batch.skill / -len(u), u, norm), taken)
-        optimizer.step([taken.flat_grad])
-        self.phi.give_back(taken)
+        to_features = through_norm(batch.skill / -len(u), u, norm)
+        optimizer.step(run_back_through([self.phi], passes, to_features))
         return features, {"aps/loss": -(batch.skill * u).sum(-1).mean()}
 
     def reward(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:

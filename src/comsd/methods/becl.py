@@ -19,12 +19,13 @@ from torch import Tensor
 
 from comsd.config import Setting, setting
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import MLP, with_gradient
+from comsd.nets import MLP, Adam, run_back_through, run_through, with_gradient
 from comsd.skills import OneHot, SkillSpace
 from comsd.terms import normalise, partners, through_norm, unit
 from comsd.types import Batch, Metrics, ObsInfo
 
 CODE, MAZE = "BeCL's code", "BeCL authors' maze code"
+FAR = 80.0  # e^-FAR is nothing beside e^(-1 / T), and yet no number that exp is slow at
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,10 @@ class BeCLConfig(MethodConfig):
 class Features(NamedTuple):
     f: Tensor  # (B, d)  of any length
     partner: Tensor  # (B,)  p(i)
-    shares: Tensor  # (B, B)  e(i, j) over the denominator of Eq. 2, zero at what is not in it
+    e: Tensor  # (B, B)  e(i, j), zero at what is not in the denominator of Eq. 2
+    total: Tensor  # (B,)  that denominator
+    ratio: Tensor  # (B,)  that of Eq. 2
     alone: Tensor  # (B,)  no other row of the same skill in the batch: neither loss nor reward
-
-    @property
-    def ratio(self) -> Tensor:
-        """(B,): that of Eq. 2."""
-        return self.shares.gather(-1, self.partner[:, None])[:, 0]
 
 
 class BeCL(Method):
@@ -82,37 +80,54 @@ class BeCL(Method):
         self.f = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
         self.head = MLP(space.dim, c.hidden, space.dim, init=c.init) if c.head else None
 
-    def embed(self, batch: Batch) -> Features:
-        f = self.f(self.standardise(batch.next_obs))
-        f = f if self.head is None else self.head(f)
-        return Features(f, *self.compare(f.detach(), batch.skill.argmax(-1)))
+    @property
+    def nets(self) -> list[MLP]:
+        return [self.f] if self.head is None else [self.f, self.head]
 
-    def compare(self, f: Tensor, label: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        partner, row = partners(label), torch.arange(len(label), device=label.device)
-        who = label if self.config.denominator == "others" else row
-        u, p = unit(f), partner[:, None]
-        e = torch.mm(u, u.T / self.config.temperature).exp_()  # Eq. 1
-        positive = e.gather(-1, p)
-        e = e.masked_fill_(who[:, None] == who, 0).scatter_(-1, p, positive)
-        return partner, e.div_(e.sum(-1, keepdim=True)), partner == row
+    def embed(self, batch: Batch) -> Features:
+        f = self.standardise(batch.next_obs)
+        for net in self.nets:
+            f = net(f)
+        return self.compare(f, batch.skill)
+
+    def compare(self, f: Tensor, skill: Tensor) -> Features:
+        u, temperature = unit(f.detach()), self.config.temperature
+        partner = partners(skill.argmax(-1))
+        positive = ((u * u[partner]).sum(-1) / temperature).exp_()
+        left, right = u / temperature, u
+        if self.config.denominator == "others":  # the product sends rows of one skill to e^-FAR
+            left, right = torch.cat([left, -FAR * skill], -1), torch.cat([right, skill], -1)
+        e = torch.mm(left, right.T).exp_()  # Eq. 1
+        e.diagonal().zero_()
+        e.scatter_(-1, partner[:, None], positive[:, None])
+        total, row = e.sum(-1), torch.arange(len(e), device=e.device)
+        return Features(f, partner, e, total, positive / total, partner == row)
 
     def loss(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
         loss, to_f = self.gradient(features)
         return with_gradient(loss, (features.f, to_f)), {"becl/loss": loss}
 
     @torch.no_grad()
+    def descend(self, batch: Batch, optimizer: Adam) -> tuple[Features, Metrics]:
+        f, passes = run_through(self.nets, self.standardise(batch.next_obs))
+        features = self.compare(f, batch.skill)
+        loss, to_f = self.gradient(features)
+        optimizer.step(run_back_through(self.nets, passes, to_f))
+        return features, {"becl/loss": loss}
+
+    @torch.no_grad()
     def gradient(self, features: Features) -> tuple[Tensor, Tensor]:
         """The mean of Eq. 2 over the rows that are not alone, and its gradient in f.
 
-        d L_i / d cos(i, j) = (share(i, j) - [j = p(i)]) / T
+        d L_i / d cos(i, j) = (e(i, j) / total_i - [j = p(i)]) / T
         """
-        f, partner, shares, alone = features
+        f, partner, e, total, ratio, alone = features
         u, norm = normalise(f)
         weight = (~alone).float() / (~alone).sum().clamp_min(1)
-        loss = -(weight * features.ratio.log()).sum()
-        weighted = u * weight[:, None]
-        as_i = (shares @ u - u[partner]) * weight[:, None]
-        as_j = (shares.T @ weighted).index_add_(0, partner, weighted, alpha=-1)
+        loss = -(weight * ratio.log()).sum()
+        weighted, share = u * weight[:, None], (weight / total)[:, None]
+        as_i = (e @ u) * share - u[partner] * weight[:, None]
+        as_j = (e.T @ (u * share)).index_add_(0, partner, weighted, alpha=-1)
         return loss, through_norm((as_i + as_j) / self.config.temperature, u, norm)
 
     def reward(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
