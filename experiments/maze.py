@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from tables import write_csv
 
 import comsd
 from comsd import Run
+from comsd.envs import CYCLE
 from comsd.errors import InputError
 from comsd.evaluation import evaluator
 from comsd.evaluation.maze import CLAIMS
@@ -30,7 +32,7 @@ ROOT = Path(__file__).parent.parent
 RUNS = ROOT / "runs" / "maze"
 RESULTS = ROOT / "results" / "maze"
 TABLES = """\
-# Maze, 500 cycles: mean ± SD over seeds [95 % bootstrap interval of the mean]
+# Maze: mean ± SD over seeds [95 % bootstrap interval of the mean]
 
 "all bounds": runs that reach every bound of `CLAIMS` (src/comsd/evaluation/maze.py) at the end.
 Written by `python experiments/maze.py collect` from runs.csv.
@@ -66,7 +68,7 @@ ARMS: dict[str, Arm] = {
 
 
 class Job(NamedTuple):
-    preset: str  # lite: 500 cycles, paper: 2500 cycles
+    preset: str  # see CYCLES
     skills: int
     arm: str
     seed: int
@@ -76,23 +78,11 @@ class Job(NamedTuple):
         return RUNS / self.preset / str(self.skills) / self.arm / str(self.seed)
 
 
-LONG = (
-    "comsd",
-    "frozen-random",
-    "diayn",
-    "dads",
-    "becl",
-    "cic",
-    "no-smw",
-    "diversity-only",
-    "cesd",
-)
+CYCLES = {"paper": 2500, "lite": 500}  # the paper's length, and a fifth of it
 
 
 def plan() -> list[Job]:
-    """Every arm at 500 cycles, then each once at the paper's 2500."""
-    lite = [Job("lite", k, arm, seed) for seed in SEEDS for arm in ARMS for k in SKILLS]
-    return lite + [Job("paper", k, arm, 0) for arm in LONG for k in SKILLS]
+    return [Job(p, k, arm, seed) for p in CYCLES for seed in SEEDS for arm in ARMS for k in SKILLS]
 
 
 def train(job: Job) -> None:
@@ -151,12 +141,12 @@ def interval(values: list[float]) -> str:
     return f"{mean:.2f} ± {sd:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def table(rows: list[dict[str, Any]], skills: int) -> str:
+def table(rows: list[dict[str, Any]], preset: str, skills: int) -> str:
     claim = CLAIMS[skills]
     header = ["arm", "n", "all bounds", *FIGURES.values()]
     lines = [" | ".join(header), " | ".join("---" for _ in header)]
     for arm in ARMS:
-        runs = [r for r in rows if (r["preset"], r["skills"], r["arm"]) == ("lite", skills, arm)]
+        runs = [r for r in rows if (r["preset"], r["skills"], r["arm"]) == (preset, skills, arm)]
         if runs:
             passed = sum(all(r[name] >= bound for name, bound in claim.items()) for r in runs)
             cells = [interval([r[name] for r in runs]) for name in FIGURES]
@@ -166,35 +156,49 @@ def table(rows: list[dict[str, Any]], skills: int) -> str:
     return "\n".join(f"| {line} |" for line in lines)
 
 
+def long_runs(curves: list[dict[str, Any]], skills: int, arm: str) -> dict[int, dict[str, Any]]:
+    """By cycle, the mean over the seeds that were run at the paper's length."""
+    rows = [c for c in curves if (c["preset"], c["skills"], c["arm"]) == ("paper", skills, arm)]
+    cycles = sorted({int(row["step"]) // CYCLE for row in rows})
+    at = {cycle: [row for row in rows if row["step"] == cycle * CYCLE] for cycle in cycles}
+    return {
+        cycle: {name: float(np.mean([row[name] for row in same])) for name in BOUNDS}
+        for cycle, same in at.items()
+    }
+
+
 def long_table(curves: list[dict[str, Any]]) -> str:
-    """The runs of 2500 cycles: what changed after 500?"""
+    """What changed after 500 cycles?"""
     header = ["arm", "skills", *(f"{FIGURES[name]}, 500 → 2500" for name in BOUNDS)]
     lines = [" | ".join(header), " | ".join("---" for _ in header)]
-    for arm in LONG:
+    for arm in ARMS:
         for skills in SKILLS:
-            run = [
-                c for c in curves if (c["preset"], c["skills"], c["arm"]) == ("paper", skills, arm)
-            ]
-            if run:
-                early = next(c for c in run if c["step"] == 500 * 2500)
-                cells = [f"{early[name]:.3g} → {run[-1][name]:.3g}" for name in BOUNDS]
+            if run := long_runs(curves, skills, arm):
+                cells = [f"{run[500][name]:.3g} → {run[2500][name]:.3g}" for name in BOUNDS]
                 lines.append(" | ".join([ARMS[arm].title, str(skills), *cells]))
     return "\n".join(f"| {line} |" for line in lines)
 
 
+def drawable(runs: dict[Job, Run], skills: int, arm: str) -> tuple[Job, Any] | None:
+    """The first seed of full length whose policy this version can read; older figures count too."""
+    for job in (Job("paper", skills, arm, seed) for seed in SEEDS):
+        with suppress(InputError):
+            if job in runs:
+                return job, runs[job].policy
+    return None
+
+
 def draw_arms(runs: dict[Job, Run], skills: int) -> None:
-    """One picture of the skills per arm, seed 0 at 500 cycles."""
-    jobs = [Job("lite", skills, arm, 0) for arm in ARMS]
-    try:
-        policies = {job: runs[job].policy for job in jobs if job in runs}
-    except InputError as error:  # of an older version: its figures count, its weights are lost
-        print(f"skills-{skills}.png stays as it is: {error}")
+    """One picture of the skills per arm, after 2500 cycles."""
+    found = [pair for arm in ARMS if (pair := drawable(runs, skills, arm))]
+    if not found:
+        print(f"skills-{skills}.png stays as it is: no policy can be read")
         return
-    figure = Figure(figsize=(17, 8.5), layout="constrained")
-    for position, (job, policy) in enumerate(policies.items(), 1):
-        axes = figure.add_subplot(3, 4, position)
+    figure = Figure(figsize=(13, 8.5), layout="constrained")
+    for position, (job, policy) in enumerate(found, 1):
+        axes = figure.add_subplot(-(-len(found) // 3), 3, position)
         evaluator(runs[job]).draw(axes, policy)
-        axes.set_title(ARMS[job.arm].title, fontsize=10)
+        axes.set_title(f"{ARMS[job.arm].title}, seed {job.seed}", fontsize=10)
     figure.savefig(RESULTS / f"skills-{skills}.png", dpi=80)
 
 
@@ -204,19 +208,11 @@ def draw_curves(curves: list[dict[str, Any]]) -> None:
     axes = figure.subplots(len(SKILLS), len(BOUNDS), sharex=True)
     for row, skills in enumerate(SKILLS):
         for column, name in enumerate(BOUNDS):
-            for number, arm in enumerate(LONG):
-                points = [
-                    (c["step"] / 2500, c[name])
-                    for c in curves
-                    if (c["preset"], c["skills"], c["arm"]) == ("paper", skills, arm)
-                ]
-                if points:
-                    axes[row, column].plot(
-                        *zip(*points, strict=True),
-                        lw=1.2,
-                        color=f"C{number}",
-                        label=ARMS[arm].title,
-                    )
+            for number, arm in enumerate(ARMS):
+                run = long_runs(curves, skills, arm)
+                points = [figures[name] for figures in run.values()]
+                style = {"lw": 1.2, "color": f"C{number}", "label": ARMS[arm].title}
+                axes[row, column].plot(list(run), points, **style)
             axes[row, column].axvline(500, color="grey", lw=0.8, ls=":")
             axes[row, column].set_title(f"{FIGURES[name]}, {skills} skills", fontsize=9)
     axes[-1, 0].set_xlabel("cycles")
@@ -242,8 +238,12 @@ def collect() -> None:
             shutil.copy(run.path / "config.json", RESULTS / "configs" / name)
     write_csv(RESULTS / "runs.csv", ends)
     write_csv(RESULTS / "evaluations.csv", curves)
-    text = "".join(f"## {k} skills\n\n{table(ends, k)}\n\n" for k in SKILLS)
-    text += f"## 2500 cycles, the paper's length, seed 0\n\n{long_table(curves)}\n"
+    text = "".join(
+        f"## {cycles} cycles, {k} skills\n\n{table(ends, preset, k)}\n\n"
+        for preset, cycles in CYCLES.items()
+        for k in SKILLS
+    )
+    text += f"## From 500 to 2500 cycles, means\n\n{long_table(curves)}\n"
     (RESULTS / "tables.md").write_text(TABLES + text)
     for skills in SKILLS:
         draw_arms(runs, skills)
