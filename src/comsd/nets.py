@@ -26,6 +26,8 @@ layer_norm_backward = torch.ops.aten.native_layer_norm_backward
 
 Init = Literal["orthogonal", "uniform"]
 NARROW = 8  # outputs fewer than this are computed transposed, which takes half the time
+THIN = 4  # inputs as few as this have their weights' gradient computed transposed, likewise
+CACHE = 2**17  # numbers of a layer's activations that stay near while a network runs
 FEW, LARGE = (8, 32), 2**20  # rows and weights whose product is computed transposed
 
 
@@ -81,7 +83,10 @@ def add_relu(x: Tensor, bias: Tensor) -> Tensor:
 
 
 def layer_grad(grad: Tensor, below: Tensor, out: tuple[Tensor, Tensor]) -> None:
-    torch.mm(grad.t(), below, out=out[0])
+    if below.shape[1] <= THIN:
+        out[0].copy_(torch.mm(below.t(), grad).t())
+    else:
+        torch.mm(grad.t(), below, out=out[0])
     torch.sum(grad, 0, out=out[1])
 
 
@@ -271,9 +276,18 @@ class MLP(nn.Module):
         if torch.is_grad_enabled() and (flat.requires_grad or x.requires_grad):
             return _MLPNode.apply(x, flat, self)  # pyright: ignore[reportReturnType]
         with torch.no_grad():
-            y, scratch = self.run(x)
-        self.give_back(scratch)
-        return y
+            return self.apart(x)
+
+    def apart(self, x: Tensor) -> Tensor:
+        """The output alone; of many rows in pieces whose activations stay in the cache."""
+        rows = max(1, CACHE // max(self.memory[0], default=1))
+        pieces = x.split(rows) if len(x) > 2 * rows and x.device.type == "cpu" else (x,)
+        outputs = []
+        for piece in pieces:
+            y, scratch = self.run(piece)
+            self.give_back(scratch)
+            outputs.append(y)
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

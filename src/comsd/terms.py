@@ -77,7 +77,7 @@ def knn_distances(source: Tensor, target: Tensor, k: int, *, ordered: bool = Tru
     few_dims = in_numpy(source) and source.shape[1] <= FEW_DIMS
     if few_dims and len(target) >= TREE_ROWS:
         # A balanced tree recurses without end where denormals are flushed and values repeat.
-        tree = KDTree(target.numpy(), leafsize=32, balanced_tree=False)
+        tree = KDTree(target.numpy(), leafsize=24, balanced_tree=False)
         distances, _ = tree.query(source.numpy(), k)
         return torch.from_numpy(distances).to(source.dtype).view(len(source), k)
     # Small coordinates keep the difference of squares accurate; in few dimensions neighbours are

@@ -18,7 +18,7 @@ from comsd.envs.base import Array, Step
 
 Cell = tuple[int, int]
 
-UP, RIGHT, DOWN, LEFT = 0, 1, 2, 3
+UP, RIGHT, DOWN, LEFT, STAY = 0, 1, 2, 3, 4
 SIDES: dict[int, Cell] = {UP: (0, 1), RIGHT: (1, 0), DOWN: (0, -1), LEFT: (-1, 0)}
 
 FORWARD, BACKWARD = np.array([RIGHT, UP]), np.array([LEFT, DOWN])  # sides by axis
@@ -60,7 +60,9 @@ class Maze:
                     raise ValueError(f"maze {name}: cell {cell} opens to {neighbour}, not back")
         self.number = {cell: i for i, cell in enumerate(self.cells)}
         self.centres = np.array(self.cells, dtype=float)
-        self._next = np.full((len(self.cells), 4), -1)  # cell behind each side; -1 is a wall
+        # The cell behind each side, -1 if a wall is there; as a fifth, the cell itself.
+        self._next = np.full((len(self.cells), 5), -1)
+        self._next[:, STAY] = np.arange(len(self.cells))
         for i, cell in enumerate(self.cells):
             for side, (dx, dy) in SIDES.items():
                 if self.is_open(cell, side):
@@ -102,15 +104,16 @@ class Maze:
         edge = centre + towards
         crosses = np.abs(target - centre) > 0.5
         when = np.divide(edge - position, delta, out=np.full_like(delta, np.inf), where=crosses)
-        side = np.where(delta > 0, FORWARD, BACKWARD)
-        first = (when[:, 1] < when[:, 0]).astype(np.int64)  # the axis; a tie takes x
-        blocked = np.zeros_like(crosses)
-        rows = np.arange(len(cell))
-        for axis in (first, 1 - first):
-            crossing = crosses[rows, axis]
-            behind = self._next[cell, side[rows, axis]]
-            blocked[rows, axis] = crossing & (behind < 0)
-            cell = np.where(crossing & (behind >= 0), behind, cell)
+        side = np.where(crosses, np.where(delta > 0, FORWARD, BACKWARD), STAY)
+        swap = when[:, 1] < when[:, 0]  # y comes first; a tie takes x
+        order = side[:, ::-1].copy()
+        order[~swap] = side[~swap]
+        stopped = np.empty_like(crosses)
+        for i in range(2):
+            behind = self._next[cell, order[:, i]]
+            stopped[:, i] = behind < 0
+            cell = np.where(stopped[:, i], cell, behind)
+        blocked = np.where(swap[:, None], stopped[:, ::-1], stopped)
         pull_back = 1e-6 + PULL_BACK * rng.random(delta.shape)
         return np.where(blocked, edge - 2 * towards * pull_back, target), cell
 
