@@ -236,3 +236,11 @@ def test_networks_in_a_row_have_the_gradients_of_autograd() -> None:
         found = run_back_through(nets, passes, weight)
     torch.testing.assert_close(y, nets[1](nets[0](x)).detach())
     torch.testing.assert_close(found, list(wanted))
+
+
+def test_many_rows_give_what_they_give_in_pieces() -> None:
+    net = MLP(3, 256, 256, 2)
+    x = torch.randn(2000, 3)
+    with torch.no_grad():
+        apart = torch.cat([net(piece) for piece in x.split(100)])
+        torch.testing.assert_close(net(x), apart, rtol=1e-4, atol=1e-5)

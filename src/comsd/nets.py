@@ -27,7 +27,7 @@ layer_norm_backward = torch.ops.aten.native_layer_norm_backward
 Init = Literal["orthogonal", "uniform"]
 NARROW = 8  # outputs fewer than this are computed transposed, which takes half the time
 THIN = 4  # inputs as few as this have their weights' gradient computed transposed, likewise
-CACHE = 2**17  # numbers of a layer's activations that stay near while a network runs
+CACHE, MANY = 2**17, 512  # activations that stay in the cache; rows that a product needs
 FEW, LARGE = (8, 32), 2**20  # rows and weights whose product is computed transposed
 
 
@@ -282,9 +282,13 @@ class MLP(nn.Module):
             return self.apart(x)
 
     def apart(self, x: Tensor) -> Tensor:
-        """The output alone; of many rows in pieces whose activations stay in the cache."""
-        rows = max(1, CACHE // max(self.memory[0], default=1))
-        pieces = x.split(rows) if len(x) > 2 * rows and x.device.type == "cpu" else (x,)
+        """The output alone; of many rows in pieces whose activations stay in the cache.
+
+        Not of wide networks: their products need the rows.
+        """
+        rows = CACHE // max(self.memory[0], default=1)
+        in_pieces = len(x) > 2 * rows and rows >= MANY and x.device.type == "cpu"
+        pieces = x.split(rows) if in_pieces else (x,)
         outputs = []
         for piece in pieces:
             y, scratch = self.run(piece)
