@@ -13,7 +13,7 @@ from comsd.envs.base import Array, Step
 from comsd.envs.skills import SkillEnv
 from comsd.methods import METHODS
 from comsd.replay import Layout, Replay
-from comsd.rules import BestOf, Prior, Regress, Settled
+from comsd.rules import BestOf, Prior, Regress, Resample, Settled
 from comsd.skills import Box, NoSkill, OneHot, SkillSpace, Sphere
 from comsd.types import Batch
 
@@ -35,6 +35,18 @@ def test_the_prior_draws_anew_and_a_settled_rule_never(rng: np.random.Generator)
     assert prior.skill is None
     for steps in (0, 4000):
         assert torch.equal(Settled(skill).choose(2, steps, rng, unseen), torch.stack([skill] * 2))
+
+
+def test_resample_goes_on_drawing_and_shows_what_acts(rng: np.random.Generator) -> None:
+    rule = Resample(OneHot(4), torch.eye(4)[2])
+    assert rule.skill is not None
+    assert torch.equal(rule.skill, torch.eye(4)[2])  # for a look before the first step
+    drawn = torch.stack([rule.choose(2, 0, rng, unseen) for _ in range(20)])
+    assert len(drawn[:, 0].unique(dim=0)) == 4
+    again = Resample(OneHot(4), torch.eye(4)[0])
+    again.load_state_dict(rule.state_dict())
+    assert again.skill is not None
+    assert torch.equal(again.skill, drawn[-1, 0])
 
 
 def test_best_of_k_tries_each_once_and_keeps_the_best(rng: np.random.Generator) -> None:

@@ -21,7 +21,7 @@ from comsd.envs.mujoco import HORIZON
 from comsd.envs.skills import SkillEnv
 from comsd.errors import InputError
 from comsd.methods import METHODS, Method
-from comsd.rules import BestOf, Regress, Rule, Settled
+from comsd.rules import BestOf, Regress, Resample, Rule, Settled
 
 if TYPE_CHECKING:
     from comsd.run import Run
@@ -32,7 +32,7 @@ SLOW = 2e-5  # learning rate of fine-tuning on the two robots that fall over
 @dataclass(frozen=True)
 class FinetuneSettings(Settings):
     source: str = setting("", "the run whose skill is fine-tuned", "the command")
-    rule: Literal["fixed", "random", "best-of-k", "regress"] = setting(
+    rule: Literal["fixed", "random", "resample", "best-of-k", "regress"] = setting(
         "fixed", "how the skill is chosen", "the method"
     )
     tries: int = setting(
@@ -112,19 +112,21 @@ def resolve_finetune(
     if words[-1] == "smoke":
         adapted |= settings("a few seconds, for tests", adapt__regress_after=200)
     config, _ = resolve(*words, stage="finetune", adapted=adapted, **overrides)
-    adapted |= settings("the skill rule", agent__hold=hold_of(config))
+    adapted |= settings("the skill rule", agent__hold=hold_of(config, source))
     config, sources = resolve(*words, stage="finetune", adapted=adapted, **overrides)
     check_rule(config, source)
     return config, sources
 
 
-def hold_of(config: Config) -> int:
+def hold_of(config: Config, source: Run) -> int:
     """Steps between the moments at which the rule may choose."""
     how = config.adapt
     assert isinstance(how, FinetuneSettings)
     if how.rule == "best-of-k":
         share = getattr(config.agent, "random_steps", 0) // how.tries
         return min(max(1, share), HORIZON)  # an episode each, or an equal part of one
+    if how.rule == "resample":
+        return int(getattr(source.config.agent, "hold", HORIZON))
     return 50 if how.rule == "regress" else HORIZON
 
 
@@ -133,7 +135,7 @@ def check_rule(config: Config, source: Run) -> None:
     assert isinstance(how, FinetuneSettings)
     if how.rule == "regress" and method.regress is Method.regress:
         raise InputError(f"rule is 'regress', but {method.name} has no features for it")
-    hold = hold_of(config)
+    hold = hold_of(config, source)
     if how.rule == "regress" and -(-how.regress_after // hold) * hold >= config.run.steps:
         raise InputError(
             f"regress_after is {how.regress_after}; it must be less than steps {config.run.steps}"
@@ -152,7 +154,7 @@ def check_rule(config: Config, source: Run) -> None:
     if how.rule == "fixed" and method.usual_skill(source.space) is None:
         raise InputError(
             f"rule is 'fixed', but {source.space.kind} skills have none that stands out; "
-            "allowed: random, best-of-k"
+            "allowed: random, resample, best-of-k"
         )
 
 
@@ -213,4 +215,5 @@ def make_rule(run: Run) -> Rule:
         usual = method.usual_skill(space)
         assert usual is not None
         return Settled(usual)
-    return Settled(space.sample(1, np.random.default_rng(run.seeds()[4]))[0])
+    drawn = space.sample(1, np.random.default_rng(run.seeds()[4]))[0]
+    return Resample(space, drawn) if how.rule == "resample" else Settled(drawn)

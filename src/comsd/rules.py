@@ -49,6 +49,19 @@ class Prior(Rule):
         return self.space.sample(n, rng)
 
 
+class Resample(Rule):
+    """Always another skill, as in pre-training; `skill` is the one that acts at the time."""
+
+    def __init__(self, space: SkillSpace, first: Tensor) -> None:
+        super().__init__(first)
+        self.space = space
+
+    def choose(self, n: int, steps: int, rng: np.random.Generator, seen: Experience) -> Tensor:
+        drawn = self.space.sample(n, rng)
+        self.skill = drawn[0]
+        return drawn
+
+
 class Settled(Rule):
     """One skill from the beginning."""
 

@@ -52,7 +52,7 @@ class Method(nn.Module):
     reward_uses_skill: ClassVar[bool] = True
     reward_uses_order: ClassVar[bool] = False  # does the order of the rows matter?
     critic: ClassVar[str] = "plain"  # its form, a key of `comsd.agents.critics.CRITICS`
-    finetuning_rule: ClassVar[str] = "fixed"  # fixed, random, best-of-k or regress
+    finetuning_rule: ClassVar[str] = "fixed"  # a rule of docs/adaptation.md
     flag_orders_skills: ClassVar[bool] = False  # are they swept along the flag?
 
     def __init__(self, config: MethodConfig, space: SkillSpace, obs: ObsInfo) -> None:

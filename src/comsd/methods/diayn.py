@@ -46,7 +46,7 @@ class DIAYN(Method):
     paper = "Eysenbach et al. 2019, diversity is all you need"
     status = "measured: maze, Walker"
     config_class = DIAYNConfig
-    finetuning_rule = "random"
+    finetuning_rule = "resample"
     spaces = (OneHot,)
 
     def __init__(self, config: DIAYNConfig, space: SkillSpace, obs: ObsInfo) -> None:

@@ -63,7 +63,7 @@ class SMM(Method):
     name = "smm"
     paper = "Lee et al. 2019, efficient exploration via state marginal matching"
     config_class = SMMConfig
-    finetuning_rule = "random"
+    finetuning_rule = "resample"
     config: SMMConfig
     spaces = (OneHot,)
     reward_uses_order = True  # the rows of a batch get their noise in order
