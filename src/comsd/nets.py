@@ -25,6 +25,8 @@ layer_norm = torch.native_layer_norm
 layer_norm_backward = torch.ops.aten.native_layer_norm_backward
 
 Init = Literal["orthogonal", "uniform"]
+
+# Sizes at which a product is faster with its operands swapped, or with its rows in pieces.
 NARROW = 8  # outputs fewer than this are computed transposed, which takes half the time
 THIN = 4  # inputs as few as this have their weights' gradient computed transposed, likewise
 CACHE, MANY = 2**17, 512  # activations that stay in the cache; rows that a product needs
