@@ -49,7 +49,6 @@ class Scratch:
     norm_grads: list[Tensor]
 
     def __init__(self, like: Tensor, rows: int, widths: Sequence[int]) -> None:
-        self.ones = like.new_ones(rows)
         self.hidden = [like.new_empty(rows, width) for width in widths]
         # A layer's gradient may overwrite the activations above it, which are spent by then.
         self.grad = [
@@ -85,14 +84,13 @@ def add_relu(x: Tensor, bias: Tensor) -> Tensor:
     return x.add_(bias).relu_()
 
 
-def layer_grad(grad: Tensor, below: Tensor, ones: Tensor, out: tuple[Tensor, Tensor]) -> None:
-    """Of weight and bias, given the gradient at a layer's output; ones: as many as rows."""
-    back = grad.t()
+def layer_grad(grad: Tensor, below: Tensor, out: tuple[Tensor, Tensor]) -> None:
+    """Of weight and bias, given the gradient at a layer's output."""
     if below.shape[1] <= THIN:
         out[0].copy_(torch.mm(below.t(), grad).t())
     else:
-        torch.mm(back, below, out=out[0])
-    torch.mv(back, ones, out=out[1])  # a sum over rows
+        torch.mm(grad.t(), below, out=out[0])
+    torch.sum(grad, 0, out=out[1])
 
 
 def initial(fan_out: int, fan_in: int, init: Init) -> tuple[Tensor, Tensor]:
@@ -233,7 +231,7 @@ class MLP(nn.Module):
             normed = self.norm and i == 1
             below = scratch.x if i == 0 else scratch.norm[-1] if normed else scratch.hidden[i - 1]
             if weights:
-                layer_grad(grad, below, scratch.ones, scratch.layer_grads[i])
+                layer_grad(grad, below, scratch.layer_grads[i])
                 if self.mask is not None and i == len(self.layers) - 1:
                     scratch.layer_grads[i][0].mul_(self.mask)
             if i == 0:

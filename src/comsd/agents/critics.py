@@ -124,7 +124,7 @@ class PerSkill(MLP):
             to_last_bias.copy_(to_every.sum(1)[:, :, None])
         grad = self.back_through_norm(to_below, scratch, weights)
         if weights:
-            layer_grad(grad, scratch.x, scratch.ones, scratch.layer_grads[0])
+            layer_grad(grad, scratch.x, scratch.layer_grads[0])
         return torch.empty_like(grad).index_copy_(0, order, grad)
 
     def every(self, x: Tensor, flat: Tensor) -> Tensor:
