@@ -205,11 +205,12 @@ def draw_arms(runs: dict[Job, Run], skills: int) -> None:
 
 def draw_curves(curves: list[dict[str, Any]]) -> None:
     """The runs of 2500 cycles: does anything change after 500?"""
+    arms = [arm for arm in ARMS if any(long_runs(curves, skills, arm) for skills in SKILLS)]
     figure = Figure(figsize=(13, 7), layout="constrained")
     axes = figure.subplots(len(SKILLS), len(BOUNDS), sharex=True)
     for row, skills in enumerate(SKILLS):
         for column, name in enumerate(BOUNDS):
-            for number, arm in enumerate(ARMS):
+            for number, arm in enumerate(arms):
                 run = long_runs(curves, skills, arm)
                 points = [figures[name] for figures in run.values()]
                 style = {"lw": 1.2, "color": f"C{number}", "label": ARMS[arm].title}

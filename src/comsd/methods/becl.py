@@ -21,7 +21,7 @@ from comsd.config import Setting, setting
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import MLP, Adam, run_back_through, run_through, with_gradient
 from comsd.skills import OneHot, SkillSpace
-from comsd.terms import normalise, partners, through_norm, unit
+from comsd.terms import normalise, partners, through_norm
 from comsd.types import Batch, Metrics, ObsInfo
 
 CODE, MAZE = "BeCL's code", "BeCL authors' maze code"
@@ -57,6 +57,8 @@ class BeCLConfig(MethodConfig):
 
 class Features(NamedTuple):
     f: Tensor  # (B, d)  of any length
+    u: Tensor  # (B, d)  f as unit vectors
+    norm: Tensor  # (B, 1)  length of f
     partner: Tensor  # (B,)  p(i)
     e: Tensor  # (B, B)  e(i, j), zero at what is not in the denominator of Eq. 2
     total: Tensor  # (B,)  that denominator
@@ -91,7 +93,7 @@ class BeCL(Method):
         return self.compare(f, batch.skill)
 
     def compare(self, f: Tensor, skill: Tensor) -> Features:
-        u, temperature = unit(f.detach()), self.config.temperature
+        (u, norm), temperature = normalise(f.detach()), self.config.temperature
         partner = partners(skill.argmax(-1))
         positive = ((u * u[partner]).sum(-1) / temperature).exp_()
         left, right = u / temperature, u
@@ -101,7 +103,7 @@ class BeCL(Method):
         e.diagonal().zero_()
         e.scatter_(-1, partner[:, None], positive[:, None])
         total, row = e.sum(-1), torch.arange(len(e), device=e.device)
-        return Features(f, partner, e, total, positive / total, partner == row)
+        return Features(f, u, norm, partner, e, total, positive / total, partner == row)
 
     def loss(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
         loss, to_f = self.gradient(features)
@@ -121,8 +123,7 @@ class BeCL(Method):
 
         d L_i / d cos(i, j) = (e(i, j) / total_i - [j = p(i)]) / T
         """
-        f, partner, e, total, ratio, alone = features
-        u, norm = normalise(f)
+        _, u, norm, partner, e, total, ratio, alone = features
         weight = (~alone).float() / (~alone).sum().clamp_min(1)
         loss = -(weight * ratio.log()).sum()
         weighted, share = u * weight[:, None], (weight / total)[:, None]
