@@ -106,8 +106,7 @@ class Maze:
         when = np.divide(edge - position, delta, out=np.full_like(delta, np.inf), where=crosses)
         side = np.where(crosses, np.where(delta > 0, FORWARD, BACKWARD), STAY)
         swap = when[:, 1] < when[:, 0]  # y comes first; a tie takes x
-        order = side[:, ::-1].copy()
-        order[~swap] = side[~swap]
+        order = np.where(swap[:, None], side[:, ::-1], side)
         stopped = np.empty_like(crosses)
         for i in range(2):
             behind = self._next[cell, order[:, i]]
