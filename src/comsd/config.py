@@ -33,6 +33,11 @@ class Setting(NamedTuple):
     source: str
 
 
+def sourced(source: str, values: Mapping[str, Any]) -> dict[str, Setting]:
+    """Settings that all come from one place."""
+    return {name: Setting(value, source) for name, value in values.items()}
+
+
 def setting(
     default: T,
     help: str,

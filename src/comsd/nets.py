@@ -214,13 +214,13 @@ class MLP(nn.Module):
             bias, weight = self.narrow
             return torch.addmm(bias, weight, x.t()).t(), scratch
         weight, bias = self.transposed[-1]
-        return torch.addmm(bias, x, weight), scratch
+        return torch.mm(x, weight).add_(bias), scratch  # addmm would write the bias out first
 
     def run_norm(self, x: Tensor, scratch: Scratch) -> Tensor:
         """The first layer, LayerNorm and tanh."""
         weight, bias = self.transposed[0]
         hidden, (scale, shift) = scratch.hidden[0], self.norm_views
-        torch.mm(x, weight, out=hidden).add_(bias)  # addmm would write the bias out first
+        torch.mm(x, weight, out=hidden).add_(bias)
         x, mean, rstd = layer_norm(hidden, (len(bias),), scale, shift, 1e-5)
         scratch.norm = hidden, mean, rstd, x.tanh_()
         return x
@@ -471,7 +471,7 @@ class PairEncoder(nn.Module):
 
     def interleave(self, obs: Tensor, next_obs: Tensor) -> Tensor:
         """s, s', s, s', ... so that the embeddings of a pair lie side by side."""
-        return self.inputs(torch.stack([obs, next_obs], 1)).flatten(0, 1)
+        return self.inputs(torch.cat([obs, next_obs], 1).view(2 * len(obs), -1))
 
     def run(self, both: Tensor) -> tuple[Tensor, Tensor, Scratch, Scratch]:
         states, state_pass = self.state.run(both)
@@ -580,13 +580,14 @@ class Adam:
         rates = [lr] * len(self.params) if isinstance(lr, float | int) else list(lr)
         assert len(rates) == len(self.params), "as many learning rates as parameters"
         self.eps = eps
-        self.groups = [  # (rate, which parameters have it)
-            (rate, [i for i, own in enumerate(rates) if own == rate])
-            for rate in dict.fromkeys(rates)
-        ]
         self.mean = [torch.zeros_like(p) for p in self.params]
         self.square = [torch.zeros_like(p) for p in self.params]
         self.count = torch.zeros((), device=self.params[0].device)
+        self.groups = []  # (rate, which parameters have it, what the kernel takes of them)
+        for rate in dict.fromkeys(rates):
+            members = [i for i, own in enumerate(rates) if own == rate]
+            state = [[of[i] for i in members] for of in (self.params, self.mean, self.square)]
+            self.groups.append((rate, members, *state, [self.count] * len(members)))
 
     def descend(self, loss: Tensor) -> None:
         """One step down a scalar loss."""
@@ -596,14 +597,14 @@ class Adam:
     def step(self, grads: list[Tensor]) -> None:
         """One step along given gradients."""
         self.count += 1
-        for rate, members in self.groups:
+        for rate, members, params, mean, square, counts in self.groups:
             torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
-                [self.params[i] for i in members],
+                params,
                 [grads[i] for i in members],
-                [self.mean[i] for i in members],
-                [self.square[i] for i in members],
+                mean,
+                square,
                 [],
-                [self.count] * len(members),
+                counts,
                 lr=rate,
                 beta1=0.9,
                 beta2=0.999,

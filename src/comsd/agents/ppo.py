@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -87,11 +88,17 @@ def to_unit(action: Tensor) -> Tensor:
     return torch.cat([u.log(), (1 - u).log()])
 
 
+@cache
+def discounts(steps: int, rate: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """rate ** (j - i) where j >= i, otherwise 0; (steps, steps)."""
+    at = torch.arange(steps, device=device)
+    power = (at[None] - at[:, None]).clamp_min(0)
+    return torch.triu(rate ** power.to(dtype))
+
+
 def discounted_sums(x: Tensor, rate: float) -> Tensor:
     """y_t = x_t + rate * y_{t+1} along the first dimension."""
-    steps = torch.arange(len(x), device=x.device)
-    power = (steps[None] - steps[:, None]).clamp_min(0)
-    return torch.triu(rate ** power.to(x.dtype)) @ x
+    return discounts(len(x), rate, x.dtype, x.device) @ x
 
 
 def advantages(reward: Tensor, value: Tensor, discount: float, gae_lambda: float) -> Tensor:
@@ -198,7 +205,7 @@ class PPO(nn.Module):
             target = (advantage + value[:-1]).flatten()
             advantage = advantage.flatten()
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-            data = x.t(), log_u, old, advantage, target
+            data = x.t().contiguous(), log_u, old, advantage, target
         columns: tuple[Tensor, ...] = ()
         for columns in shuffled(data, c.epochs, c.minibatches, rng, dim=-1):
             self.step(*columns)

@@ -20,7 +20,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from comsd.config import Setting, setting
+from comsd.config import Setting, setting, sourced
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import MLP, Adam, run_back_through, run_through
 from comsd.skills import OneHot, SkillSpace, Sphere
@@ -38,12 +38,8 @@ class APSConfig(MethodConfig):
     )
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
-        "robots": {
-            "run.space": Setting("sphere", CODE),
-            "run.skills": Setting(10, CODE),
-            "agent.hold": Setting(5, CODE),
-        },
-        "maze": {"hidden": Setting(128, MAZE), "lr": Setting(1e-3, MAZE)},
+        "robots": sourced(CODE, {"run.space": "sphere", "run.skills": 10, "agent.hold": 5}),
+        "maze": sourced(MAZE, {"hidden": 128, "lr": 1e-3}),
     }
 
 

@@ -4,9 +4,8 @@
     L_i = -log [ e(i, p) / (e(i, p) + sum over j of other skills e(i, j)) ]        Eq. 2
     r_i = exp(-L_i)                                                                Eq. 3
 
-The clean form (numbered here): the positive p(i) is the next row of the same skill, so each
-anchor has another one; rows of the same skill are no negatives. On robots f ends in a projection
-head, and takes three steps per update. Differences to the two public codes: docs/methods/becl.md.
+The positive p(i) is the next row of the same skill; its other rows are no negatives. On robots f
+ends in a projection head. Numbers are ours; differences to both public codes: docs/methods/becl.md.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from comsd.config import Setting, setting
+from comsd.config import Setting, setting, sourced
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import MLP, Adam, run_back_through, run_through, with_gradient
 from comsd.skills import OneHot, SkillSpace
@@ -33,24 +32,13 @@ class BeCLConfig(MethodConfig):
     temperature: float = setting(0.5, "temperature T", CODE, low=0.03)
     head: bool = setting(True, "a projection head after the embedding", CODE)
     denominator: Literal["others", "all"] = setting(
-        "others",
-        "beside the positive: the rows of other skills, or all rows as in BeCL's robot code",
-        "paper",
+        "others", "beside the positive: rows of other skills, or all (BeCL's robot code)", "paper"
     )
-
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
-        "maze": {
-            "hidden": Setting(128, MAZE),
-            "lr": Setting(1e-3, MAZE),
-            "head": Setting(False, MAZE),
-        },
+        "maze": sourced(MAZE, {"hidden": 128, "lr": 1e-3, "head": False}),
         "robots": {
-            "hidden": Setting(1024, CODE),
-            "lr": Setting(1e-4, CODE),
-            "run.space": Setting("one-hot", CODE),
-            "run.skills": Setting(16, CODE),
-            "agent.hold": Setting(50, CODE),
-            "agent.representation_steps": Setting(3, CODE),
+            **sourced(CODE, {"hidden": 1024, "lr": 1e-4, "agent.representation_steps": 3}),
+            **sourced(CODE, {"run.space": "one-hot", "run.skills": 16, "agent.hold": 50}),
         },
     }
 
@@ -77,14 +65,12 @@ class BeCL(Method):
     reward_uses_order = True  # the positive is the next row of the same skill
 
     def __init__(self, config: BeCLConfig, space: SkillSpace, obs: ObsInfo) -> None:
-        super().__init__(config, space, obs)
-        c = config
+        super().__init__(c := config, space, obs)
         self.f = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
-        self.head = MLP(space.dim, c.hidden, space.dim, init=c.init) if c.head else None
-
-    @property
-    def nets(self) -> list[MLP]:
-        return [self.f] if self.head is None else [self.f, self.head]
+        self.nets = [self.f]
+        if c.head:
+            self.head = MLP(space.dim, c.hidden, space.dim, init=c.init)
+            self.nets.append(self.head)
 
     def embed(self, batch: Batch) -> Features:
         f = self.standardise(batch.next_obs)
@@ -119,16 +105,14 @@ class BeCL(Method):
 
     @torch.no_grad()
     def gradient(self, features: Features) -> tuple[Tensor, Tensor]:
-        """The mean of Eq. 2 over the rows that are not alone, and its gradient in f.
-
-        d L_i / d cos(i, j) = (e(i, j) / total_i - [j = p(i)]) / T
-        """
+        """The mean of Eq. 2 over the rows that are not alone, and its gradient in f."""
         _, u, norm, partner, e, total, ratio, alone = features
         weight = (~alone).float() / (~alone).sum().clamp_min(1)
         loss = -(weight * ratio.log()).sum()
-        weighted, share = u * weight[:, None], (weight / total)[:, None]
-        as_i = (e @ u) * share - u[partner] * weight[:, None]
-        as_j = (e.T @ (u * share)).index_add_(0, partner, weighted, alpha=-1)
+        # d L_i / d cos(i, j) = (e(i, j) / total_i - [j = p(i)]) / T
+        share, weight = (weight / total)[:, None], weight[:, None]
+        as_i = (e @ u) * share - u[partner] * weight
+        as_j = (e.T @ (u * share)).index_add_(0, partner, u * weight, alpha=-1)
         return loss, through_norm((as_i + as_j) / self.config.temperature, u, norm)
 
     def reward(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:

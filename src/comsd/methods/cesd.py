@@ -8,9 +8,8 @@
     r_con    = weight / (1 + rows of c whose skill is another than c)                Eq. 6
     r        = r_ent + r_con, for the value of skill c                               Eq. 7
 
-L_nce trains h, L_proto the prototypes alone. Each skill has value heads of its own, and those of
-skill c learn from the transitions in c, whoever acted. V is the running variance of the distances.
-Numbers are ours; departures: docs/methods/cesd.md.
+L_nce trains h, L_proto the prototypes. Whoever acted, the heads of skill c learn from rows in c.
+V is the running variance of the distances. Numbers are ours; departures: docs/methods/cesd.md.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from comsd.config import Setting, setting
+from comsd.config import Setting, setting, sourced
 from comsd.contrast import Contrast, ContrastConfig, Contrasted
 from comsd.methods.base import Method
 from comsd.nets import Adam
@@ -42,15 +41,12 @@ class CeSDConfig(ContrastConfig):
     outside: Literal["credit", "nothing"] = setting(
         "credit", "outside its skill's partition a row earns for that one's skill, or nothing", CODE
     )
-
     on_policy = {"outside": "nothing"}
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
-        "robots": {"run.space": Setting("one-hot", CODE), "run.skills": Setting(16, CODE)},
-        "quadruped": {"rounds": Setting(5, CODE)},
+        "robots": sourced(CODE, {"run.space": "one-hot", "run.skills": 16}),
+        "quadruped": sourced(CODE, {"rounds": 5}),
         "maze": {
-            "hidden": Setting(128, MAZE),
-            "lr": Setting(1e-3, MAZE),
-            "query": Setting("identity", MAZE),
+            **sourced(MAZE, {"hidden": 128, "lr": 1e-3, "query": "identity"}),
             "outside": Setting("nothing", "PPO can only teach the skill that acted"),
         },
     }
@@ -97,28 +93,25 @@ class CeSD(Method):
         return F.cross_entropy(self.logits(embedded.before), q)  # Eq. 3
 
     def loss(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
-        nce = self.contrast.loss(features.embedded)
-        proto = self.prototype_loss(features.embedded)
+        nce, proto = self.contrast.loss(features.embedded), self.prototype_loss(features.embedded)
         return nce + proto, {"cesd/nce": nce.detach(), "cesd/proto": proto.detach()}
 
     def descend(self, batch: Batch, optimizer: Adam) -> tuple[Features, Metrics]:
-        """The gradient of L_nce as the contrast knows it; both move in the same step."""
         embedded, nce, to_contrast = self.contrast.gradients(batch)
         features, proto = self.assigned(embedded), self.prototype_loss(embedded)
-        to_prototypes = torch.autograd.grad(proto, [self.prototypes])
-        optimizer.step([*to_prototypes, *to_contrast])
+        optimizer.step([*torch.autograd.grad(proto, [self.prototypes]), *to_contrast])
         return features, {"cesd/nce": nce, "cesd/proto": proto.detach()}
 
     def reward(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
-        (embedded, partition), c = features, self.config
+        embedded, partition = features
         own = (partition * batch.skill).sum(-1)
         strangers = partition.T @ (1 - own)  # (K,)
         r_ent = self.entropy(embedded.state, group=partition.argmax(-1))  # Eq. 5
-        r_con = partition @ (c.weight / (1 + strangers))  # Eq. 6
+        r_con = partition @ (self.config.weight / (1 + strangers))  # Eq. 6
         reward = r_ent + r_con  # Eq. 7
         parts = {"cesd/r_ent": r_ent, "cesd/r_con": r_con, "cesd/own": own}
-        parts |= {"cesd/variance": self.entropy.moments.variance}
-        return reward * own if c.outside == "nothing" else reward, parts
+        parts["cesd/variance"] = self.entropy.moments.variance
+        return reward * own if self.config.outside == "nothing" else reward, parts
 
     def credit(self, batch: Batch, features: Features) -> Tensor | None:
         return features.partition if self.config.outside == "credit" else None

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from comsd.config import Setting, setting
+from comsd.config import Setting, setting, sourced
 from comsd.contrast import Contrast, ContrastConfig, Contrasted
 from comsd.methods.base import Method
 from comsd.nets import Adam
@@ -31,8 +31,7 @@ class CICConfig(ContrastConfig):
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
-            "hidden": Setting(128, "BeCL authors' maze code"),
-            "lr": Setting(1e-3, "BeCL authors' maze code"),
+            **sourced("BeCL authors' maze code", {"hidden": 128, "lr": 1e-3}),
             "query": Setting("identity", "BeCL authors' maze code, its zeroed query restored"),
         },
     }

@@ -21,7 +21,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from comsd.config import Setting, setting
+from comsd.config import Setting, setting, sourced
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import MLP, Adam, Units
 from comsd.skills import OneHot, SkillSpace, Sphere
@@ -47,16 +47,14 @@ class CSDConfig(MethodConfig):
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
-            "hidden": Setting(128, "as the other methods"),
-            "lr": Setting(1e-3, "as the other methods"),
+            **sourced("as the other methods", {"hidden": 128, "lr": 1e-3}),
             "dual_lr": Setting(1e-3, "equal to lr, as in CSD's code"),
             "units_from": Setting(0, "the maze's extent is known"),
         },
         "robots": {
             "hidden": Setting(1024, "as the other methods; CSD's code: 512"),
             "lr": Setting(1e-4, CODE),
-            "run.space": Setting("one-hot", CODE),
-            "run.skills": Setting(16, CODE),
+            **sourced(CODE, {"run.space": "one-hot", "run.skills": 16}),
             "agent.one_skill": Setting(True, "CSD's paper: one skill per episode"),
             "agent.hold": Setting(200, "CSD's code: episodes of 200 steps"),
         },

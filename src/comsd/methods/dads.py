@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from comsd.config import Setting, setting
+from comsd.config import Setting, setting, sourced
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import MLP
 from comsd.skills import SkillSpace
@@ -37,12 +37,7 @@ class DADSConfig(MethodConfig):
     alternatives: int = setting(100, "skills to compare with, if continuous", CODE, low=1)
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
-        "maze": {
-            "hidden": Setting(128, EDL),
-            "lr": Setting(1e-3, EDL),
-            "conditioned": Setting(False, EDL),
-            "variance": Setting(0.5, EDL),
-        },
+        "maze": sourced(EDL, {"hidden": 128, "lr": 1e-3, "conditioned": False, "variance": 0.5}),
         "robots": {
             "hidden": Setting(1024, METRA),
             "lr": Setting(1e-4, METRA),

@@ -15,7 +15,7 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional as F
 
-from comsd.config import Setting
+from comsd.config import Setting, sourced
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import MLP
 from comsd.skills import OneHot, SkillSpace
@@ -27,16 +27,10 @@ URLB = "URLB's code"
 @dataclass(frozen=True)
 class DIAYNConfig(MethodConfig):
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
-        "maze": {
-            "hidden": Setting(128, "EDL's maze code"),
-            "lr": Setting(1e-3, "EDL's maze code"),
-        },
+        "maze": sourced("EDL's maze code", {"hidden": 128, "lr": 1e-3}),
         "robots": {
-            "hidden": Setting(1024, URLB),
-            "lr": Setting(1e-4, URLB),
-            "run.space": Setting("one-hot", URLB),
-            "run.skills": Setting(16, URLB),
-            "agent.hold": Setting(50, URLB),
+            **sourced(URLB, {"hidden": 1024, "lr": 1e-4}),
+            **sourced(URLB, {"run.space": "one-hot", "run.skills": 16, "agent.hold": 50}),
         },
     }
 

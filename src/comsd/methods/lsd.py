@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from comsd.config import Setting, setting
+from comsd.config import Setting, setting, sourced
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import Lipschitz, Units
 from comsd.skills import OneHot, SkillSpace, Sphere
@@ -35,8 +35,7 @@ class LSDConfig(MethodConfig):
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
-            "hidden": Setting(128, "as the other methods"),
-            "lr": Setting(1e-3, "as the other methods"),
+            **sourced("as the other methods", {"hidden": 128, "lr": 1e-3}),
             "units_from": Setting(0, "the maze's extent is known"),
         },
         "robots": {

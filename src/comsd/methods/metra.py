@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from comsd.config import Setting, setting
+from comsd.config import Setting, setting, sourced
 from comsd.methods.base import Method, MethodConfig
 from comsd.nets import MLP, Adam
 from comsd.skills import OneHot, SkillSpace, Sphere
@@ -37,8 +37,7 @@ class METRAConfig(MethodConfig):
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
-            "hidden": Setting(128, "as the other methods"),
-            "lr": Setting(1e-3, "as the other methods"),
+            **sourced("as the other methods", {"hidden": 128, "lr": 1e-3}),
             "dual_lr": Setting(1e-3, "equal to lr, as in METRA's code"),
         },
         "robots": {
