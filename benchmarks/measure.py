@@ -80,7 +80,8 @@ def ratios(
 def report(rounds: list[Round]) -> None:
     low, middle, high = np.quantile([r.ratio for r in rounds], [0.1, 0.5, 0.9])
     times, rates = [r.milliseconds for r in rounds], [r.rate for r in rounds]
-    print(f"  {np.median(times):.1f} ms (best {min(times):.1f}), GEMM {np.median(rates):.0f} GF/s")
+    gemm = f"GEMM {np.median(rates):.0f} GF/s ({torch.backends.cpu.get_cpu_capability()})"
+    print(f"  {np.median(times):.1f} ms (best {min(times):.1f}), {gemm}")
     print(f"  ratio to the GEMM rate: {middle:.3f} (10 % to 90 %: {low:.3f} to {high:.3f})")
 
 

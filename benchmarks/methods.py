@@ -165,7 +165,8 @@ def main(rounds: int, names: list[str]) -> None:
     for shape in SHAPES:
         torch.set_num_threads(shape.threads)
         threads = "1 thread" if shape.threads == 1 else f"{shape.threads} threads"
-        print(f"\nupdate, {shape.name} shape ({shape.hidden} wide, {shape.rows} rows), {threads}")
+        how = f"{threads}, {torch.backends.cpu.get_cpu_capability()}"
+        print(f"\nupdate, {shape.name} shape ({shape.hidden} wide, {shape.rows} rows), {how}")
         head = f"{'method':8} {'ms':>8} {'best':>8} {'floor':>8} {'count':>6} {'GF/s':>6}   "
         print(head + "floor to the GEMM rate (10 % to 90 %)")
         for name in names:

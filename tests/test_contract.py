@@ -192,6 +192,16 @@ def test_descend_is_a_step_down_the_loss(case: tuple[Method, str]) -> None:
     assert method.reward(batch, features)[0].shape == (ROWS,)
 
 
+@pytest.mark.parametrize("after", [False, True])
+def test_the_reward_may_come_from_a_pass_after_the_step(after: bool) -> None:
+    method = make_method("diayn", space := make_space("one-hot"), reward_after=after)
+    batch = make_batch(space, ROWS)
+    before = method.rewards(batch)[0]
+    learnt = method.learn(batch, method.optimizer()).reward
+    assert torch.equal(learnt, method.rewards(batch)[0] if after else before)
+    assert not torch.equal(before, method.rewards(batch)[0])
+
+
 def test_credit_to_another_skill_is_declared(case: tuple[Method, str]) -> None:
     """By `on_policy`, with whose choices each row teaches the skill that acted."""
     method, kind = case

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import entropy
 
-from comsd.envs.maze import MAZES
+from comsd.envs.maze import MAZES, REACH, MazeEnv
 from comsd.evaluation.maze import (
     CLAIMS,
     MEANINGS,
@@ -34,8 +34,12 @@ def staying(cells: list[tuple[int, int]], per_skill: int = 100) -> Paths:
     return (places + noise).astype(np.float32)
 
 
+def measured(paths: Paths) -> dict[str, float]:
+    return measure(TREE, paths, TREE.cell_index(paths))
+
+
 def test_distinct_places_are_fully_informative() -> None:
-    figures = measure(TREE, staying([(-6, -6), (-2, -6), (2, -6), (6, -6), (-3, -2), (3, -2)]))
+    figures = measured(staying([(-6, -6), (-2, -6), (2, -6), (6, -6), (-3, -2), (3, -2)]))
     assert figures["identification"] == 1
     assert figures["end_information"] == pytest.approx(1, abs=0.01)
     assert figures["time_information"] == pytest.approx(1, abs=0.01)
@@ -51,7 +55,7 @@ def test_distinct_places_are_fully_informative() -> None:
 
 
 def test_one_place_for_all_is_uninformative() -> None:
-    figures = measure(TREE, staying([(0, 0)] * 10))
+    figures = measured(staying([(0, 0)] * 10))
     assert figures["identification"] < 0.2
     assert figures["end_information"] == pytest.approx(0, abs=0.01)
     assert figures["occupancy_entropy"] == pytest.approx(0)
@@ -64,7 +68,7 @@ def test_one_skill_cannot_own_two_places_and_the_rest_stand_apart() -> None:
     """Two leaves shared by two skills half and half: both arms are owned, by the same skill."""
     paths = staying([(-6, -6), (-6, -6)])
     paths[:, 50:] += np.array([12, 0], dtype=np.float32)  # half the rollouts in the other leaf
-    figures = measure(TREE, paths)
+    figures = measured(paths)
     assert figures["owned_arms"] == 2
     assert figures["arms_and_branches_apart"] == 0
 
@@ -76,7 +80,7 @@ def test_owning_takes_half_of_the_rollouts() -> None:
 
 def test_a_random_policy_has_the_known_figures() -> None:
     """Reference values of a uniform random walk: H .65, end depth 3.5, no information."""
-    figures = measure(TREE, rollouts(TREE, None, OneHot(10), 100, seed=0))
+    figures = measure(TREE, *rollouts(TREE, None, OneHot(10), 100, seed=0))
     assert figures["occupancy_entropy"] == pytest.approx(0.65, abs=0.03)
     assert figures["end_depth"] == pytest.approx(3.6, abs=0.4)
     assert figures["identification"] == pytest.approx(0.1, abs=0.04)
@@ -118,26 +122,43 @@ def test_jensen_shannon_bounds() -> None:
 
 
 def test_a_handful_of_rollouts_can_be_measured() -> None:
-    figures = measure(TREE, rollouts(TREE, None, OneHot(2), 1, seed=0))
+    figures = measure(TREE, *rollouts(TREE, None, OneHot(2), 1, seed=0))
     assert math.isfinite(figures["identification"])
 
 
 def test_starts_and_actions_are_independent() -> None:
-    paths = rollouts(TREE, None, OneHot(2), 2000, seed=0, random_start=True).reshape(-1, 51, 2)
+    paths, _ = rollouts(TREE, None, OneHot(2), 2000, seed=0, random_start=True)
+    paths = paths.reshape(-1, 51, 2)
     start, move = paths[:, 0, 0], paths[:, 2, 1] - paths[:, 1, 1]
     assert abs(np.corrcoef(start, move)[0, 1]) < 0.1
 
 
 def test_rollouts_are_seeded_and_start_where_asked() -> None:
-    one, two = (rollouts(TREE, None, OneHot(3), 4, seed=9) for _ in range(2))
+    (one, cells), (two, _) = (rollouts(TREE, None, OneHot(3), 4, seed=9) for _ in range(2))
     assert np.array_equal(one, two)
+    assert np.array_equal(cells, TREE.cell_index(one))
     assert one.shape == (3, 4, 51, 2)
     assert bool((one[:, :, 0] == [0, -0.5]).all())
-    spread = rollouts(TREE, None, OneHot(3), 4, seed=9, random_start=True)
+    spread, _ = rollouts(TREE, None, OneHot(3), 4, seed=9, random_start=True)
     assert spread[:, :, 0].std() > 0.1
 
 
 @pytest.mark.parametrize("name", MAZES)
 def test_every_maze_can_be_measured(name: str) -> None:
-    figures = measure(MAZES[name], rollouts(MAZES[name], None, OneHot(3), 10, seed=0))
+    figures = measure(MAZES[name], *rollouts(MAZES[name], None, OneHot(3), 10, seed=0))
     assert all(math.isfinite(value) for value in figures.values())
+
+
+def test_a_point_that_rounds_onto_a_wall_stays_in_its_cell() -> None:
+    """1e-9 from the right edge of the last cell: in float32 it lies on the edge."""
+    maze = MAZES["corridor"]
+    env = MazeEnv(maze, 1, seed=0)
+    env.position, env.cell = np.array([[5.4, 0.0]]), np.array([maze.number[5, 0]])
+    delta = np.array([[(5.5 - 1e-9 - 5.4) / REACH, 0.0]])
+    obs = env.step(delta).obs
+    assert obs[0, 0] == 5.5
+    assert maze.cell_index(obs)[0] == -1
+    assert env.cell[0] == maze.number[5, 0]
+    paths = np.broadcast_to(obs, (2, 3, 4, 2)).copy()
+    figures = measure(maze, paths, np.full((2, 3, 4), env.cell[0]))
+    assert figures["end_depth"] == 5

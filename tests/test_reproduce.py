@@ -24,7 +24,7 @@ from comsd.reproduce import EXHIBITS, Job, Plan, execute, exhibit, make_plan, wr
 from comsd.reproduce.exhibits import Arm
 from comsd.reproduce.report import paper_values
 from comsd.reproduce.statistics import interval, summarise
-from processes import command
+from processes import call, command
 
 # --- statistics -----------------------------------------------------------------------------------
 
@@ -166,6 +166,39 @@ def test_ctrl_c_asks_every_process_once_and_waits(tmp_path: Path) -> None:
     with pytest.raises(Interrupted, match="0 of 1 done, the rest is saved"):
         execute(scripted(("a", None)), tmp_path, Patient(), lambda _: None)
     assert [process.asked for process in started] == [1]
+
+
+def test_a_failure_of_the_driver_leaves_no_process_behind(tmp_path: Path) -> None:
+    started: list[Endless] = []
+
+    class Full:
+        slots = 2
+
+        def start(self, words: list[str], log: Path) -> Endless:
+            if started:
+                raise OSError(28, "No space left on device", str(log))
+            started.append(Endless())
+            return started[-1]
+
+    with pytest.raises(OSError, match="No space left"):
+        execute(scripted(("a", None), ("b", None)), tmp_path, Full(), lambda _: None)
+    assert [process.asked for process in started] == [1]
+
+
+def test_a_full_disk_is_said_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "smoke" / "pretrain" / "maze-tree-6" / "comsd-1"
+    main(f"pretrain comsd --preset smoke --skills 6 --seed 1 --run {place}".split())
+
+    def full(path: Path, _: bytes) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("comsd.checkpoint.write_file", full)
+    code, _, err = call(f"report {tmp_path}", capsys)
+    assert code == 1
+    assert err.strip().endswith("No space left on device")
+    assert "Traceback" not in err
 
 
 def test_one_driver_per_directory(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import time
@@ -14,7 +15,8 @@ import pytest
 import torch
 
 import comsd
-from comsd.errors import InputError
+from comsd.errors import InputError, Interrupted
+from comsd.evaluation.robots import RobotEvaluator
 from comsd.learners.off_policy import OffPolicyLearner
 from comsd.run import Run
 from processes import (
@@ -74,22 +76,26 @@ def test_a_signal_saves_in_time_and_the_rest_is_the_same(wanted: str, tmp_path: 
     assert fingerprint(run) == wanted
 
 
-def test_a_signal_in_an_evaluation_puts_it_off(wanted: str, tmp_path: Path) -> None:
-    """The last step's evaluation takes seconds: stop inside it, and resume makes up for it."""
-    run = tmp_path / "run"
-    process = start(run)
-    while newest(run) < "000000001500":
-        time.sleep(0.01)
-    while Run(run).metrics.rows()[-1]["step"] != "1600":
-        time.sleep(0.005)
-    process.send_signal(signal.SIGTERM)
-    code = process.wait(10)
+def test_a_signal_in_an_evaluation_puts_it_off(
+    wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stop inside the evaluation of the last step: resume makes up for it."""
+    run, original = tmp_path / "run", RobotEvaluator.roll_out
+
+    def roll_out(self: RobotEvaluator, *args: Any, **options: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, *args, **options)
+
+    monkeypatch.setattr(RobotEvaluator, "roll_out", roll_out)
+    with pytest.raises(Interrupted):
+        comsd.pretrain("comsd", run=run, **SMALL)
+    monkeypatch.undo()
     manifest = json.loads((run / "checkpoints" / newest(run) / "state.json").read_text())
-    due = not Run(run).evaluations.size
-    assert manifest["state"]["run"]["evaluation_due"] == due
-    assert Run(run).finished == (not due)
-    assert code == (128 + signal.SIGTERM if due else 0)
+    assert (manifest["step"], manifest["state"]["run"]["evaluation_due"]) == (1600, True)
+    assert not Run(run).evaluations.size
+    assert not Run(run).finished
     assert resume(run).wait(60) == 0
+    assert Run(run).finished
     assert fingerprint(run) == wanted
 
 
@@ -174,6 +180,8 @@ def test_evaluate_measures_three_sweeps_and_draws(whole: Path) -> None:
     assert result.picture.stat().st_size > 10_000
     with pytest.raises(InputError, match="random_start is for mazes"):
         comsd.evaluate(whole, random_start=True)
+    with pytest.raises(InputError, match="greedy is for mazes"):
+        comsd.evaluate(whole, greedy=True)
 
 
 def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:

@@ -22,10 +22,11 @@ from safetensors.torch import load_file
 
 import comsd
 from comsd import checkpoint
+from comsd.config import resolve
 from comsd.errors import InputError, Interrupted, RunError
 from comsd.learners.on_policy import OnPolicyLearner
 from comsd.methods import METHODS
-from comsd.run import TIME_COLUMNS, Run
+from comsd.run import TIME_COLUMNS, Run, Table, commit, take_lock
 from processes import die_inside_a_save, newest
 
 SMOKE: dict[str, Any] = {"env": "maze-tree", "preset": "smoke", "skills": 3}
@@ -233,6 +234,38 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(
     assert fingerprint(run_copy) == fingerprint(finished)  # cycles 3 and 4 redone, exactly
 
 
+def test_a_run_whose_last_manifest_is_damaged_is_not_finished(run_copy: Path) -> None:
+    assert Run(run_copy).finished
+    halve(max(checkpoint.found(run_copy / "checkpoints")) / "state.json")
+    assert not Run(run_copy).finished
+    comsd.resume(run_copy)
+    assert Run(run_copy).finished
+
+
+def test_dying_while_the_same_step_is_saved_again_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between moving the old one away and moving the new one in."""
+    folder = tmp_path / "checkpoints"
+    checkpoint.save(folder, 5, {"agent": {"x": torch.ones(2)}})
+    original = Path.rename
+
+    def rename(self: Path, target: Path) -> Path:
+        if Path(target).name == f"{5:012d}":
+            raise KeyboardInterrupt
+        return original(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.save(folder, 5, {"agent": {"x": torch.zeros(2)}})
+    monkeypatch.undo()
+    assert checkpoint.found(folder) == []
+    checkpoint.mend(folder)
+    assert checkpoint.latest(folder)[0]["agent"]["x"].tolist() == [1, 1]
+    checkpoint.save(folder, 5, {"agent": {"x": torch.zeros(2)}})
+    assert checkpoint.latest(folder)[0]["agent"]["x"].tolist() == [0, 0]
+
+
 def test_no_whole_checkpoint_is_an_error_that_names_the_files(run_copy: Path) -> None:
     for place in checkpoint.found(run_copy / "checkpoints"):
         flip(place / "agent.safetensors")
@@ -403,6 +436,46 @@ def test_the_run_directory_explains_itself(finished: Path) -> None:
 def test_a_creation_cut_short_can_be_repeated(tmp_path: Path) -> None:
     (tmp_path / "config.json.tmp").write_text("{")
     comsd.pretrain("comsd", run=tmp_path, **SMOKE)
+
+
+def test_two_processes_cannot_create_the_same_run(tmp_path: Path) -> None:
+    config, sources = resolve("comsd", "maze-tree", "smoke", skills=3)
+    run = tmp_path / "run"
+    run.mkdir()
+    with take_lock(run), pytest.raises(InputError, match=f"in use by process {os.getpid()}"):
+        Run.create(run, config, sources)
+    assert not (run / "config.json").exists()
+    Run.create(run, config, sources)
+
+
+def test_a_policy_is_copied_over_nothing(finished: Path, tmp_path: Path) -> None:
+    """What another source left, further trained, must not be taken for this one's."""
+    last = max(checkpoint.found(finished / "checkpoints"))
+    left = tmp_path / "source" / "checkpoints"
+    shutil.copytree(finished / "checkpoints", left)
+    (left / last.name).rename(left / "999999999999")
+    Run(finished).copy_policy(tmp_path / "source")
+    assert [place.name for place in checkpoint.found(left)] == [last.name]
+
+
+def test_a_table_keeps_the_columns_of_its_first_line(tmp_path: Path) -> None:
+    table = Table(tmp_path / "table.csv")
+    assert table.rows() == []
+    table.append({"step": 1, "a": 2})
+    with pytest.warns(UserWarning, match="has no column b"):
+        table.append({"step": 2, "b": 3})
+    assert table.rows() == [{"step": "1", "a": "2"}, {"step": "2", "a": ""}]
+
+
+def test_the_commit_is_ours_or_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed below somebody's project, its commit is not that of this code."""
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    said = ["commit", "-q", "--allow-empty", "-m", "theirs"]
+    subprocess.run(["git", *who, *said], cwd=tmp_path, check=True)
+    (tmp_path / "run.py").touch()
+    monkeypatch.setattr("comsd.run.__file__", str(tmp_path / "run.py"))
+    assert commit.__wrapped__() == "unknown"
 
 
 @pytest.mark.parametrize(

@@ -135,12 +135,14 @@ def check_rule(config: Config, source: Run) -> None:
     assert isinstance(how, FinetuneSettings)
     if how.rule == "regress" and method.regress is Method.regress:
         raise InputError(f"rule is 'regress', but {method.name} has no features for it")
-    hold = hold_of(config, source)
-    if how.rule == "regress" and -(-how.regress_after // hold) * hold >= config.run.steps:
+    hold, envs = hold_of(config, source), getattr(config.agent, "envs", 1)
+    last = -(-how.regress_after // (hold * envs)) * hold * envs
+    if how.rule == "regress" and last >= config.run.steps:
         raise InputError(
             f"regress_after is {how.regress_after}; it must be less than steps {config.run.steps}"
         )
-    if how.rule == "best-of-k" and (HORIZON % hold or how.tries * hold >= config.run.steps):
+    last = -(-how.tries // envs) * hold * envs
+    if how.rule == "best-of-k" and (HORIZON % hold or last >= config.run.steps):
         raise InputError(
             f"tries is {how.tries}; agent.random_steps / tries must be an episode of {HORIZON} "
             "steps or an even part of one, and all tries must fit into steps"

@@ -31,6 +31,7 @@ FORMAT = 2
 KEEP = 2
 MANIFEST = "state.json"
 PIECES = "pieces"
+BEFORE = "-before"  # the name of a checkpoint while the same step is saved again ends in this
 
 
 class Piece:
@@ -168,9 +169,21 @@ def write_json(path: Path, value: Any) -> None:
     replace_file(path, (json.dumps(value, indent=1) + "\n").encode())
 
 
+def mend(folder: Path) -> None:
+    """Put back what a save of the same step again had moved away when its process died.
+
+    For the one process that writes here.
+    """
+    for before in folder.glob(f".tmp-*{BEFORE}"):
+        place = folder / before.name.removeprefix(".tmp-").removesuffix(BEFORE)
+        if not place.exists():
+            before.rename(place)
+
+
 def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
     """Write `folder/<step>` and drop all but the newest two."""
     folder.mkdir(exist_ok=True)
+    mend(folder)
     for leftover in folder.glob(".tmp-*"):
         shutil.rmtree(leftover)
     place, aside = folder / f"{step:012d}", folder / f".tmp-{step}"
@@ -191,7 +204,7 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
         manifest = {"format": FORMAT, "step": step, "files": files, "state": tree}
         write_json(aside / MANIFEST, {**manifest, "seal": seal(manifest)})
         if place.exists():  # the same step again
-            place.rename(folder / f".tmp-{step}-before")
+            place.rename(folder / f".tmp-{place.name}{BEFORE}")
         aside.rename(place)
         flush(folder)
     except BaseException:
@@ -210,11 +223,11 @@ def copy(folder: Path, to: Path, branches: list[str]) -> None:
     save(to, int(place.name), read(place, kept))
 
 
-def plain_value(place: Path, branch: str, name: str) -> Any:
-    """A number or text of a checkpoint's manifest, None if it is not there."""
+def plain_state(place: Path, branch: str) -> dict[str, Any] | None:
+    """The numbers and texts of a branch, None if the checkpoint's manifest cannot be read."""
     try:
-        return json.loads((place / MANIFEST).read_text())["state"][branch].get(name)
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return dict(json.loads((place / MANIFEST).read_text())["state"][branch])
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 

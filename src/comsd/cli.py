@@ -77,6 +77,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         fail(f"{error.filename}: {error.strerror}", 2)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         sys.stderr.close()
+    except OSError as error:  # a full disk, say
+        fail(f"{error.filename or 'output'}: {error.strerror}", 1)
 
 
 def called() -> str:
@@ -174,8 +176,8 @@ def adapt(command: Literal["finetune", "combine"], words: list[str]) -> None:
         about += f", skill rule {config.adapt.rule}"
     say(f"{about} -> {path}")
     run = comsd.resume(path, say)
-    last = run.evaluations.rows()[-1]
-    print(f"return {float(last['return']):.1f} at step {int(last['step']):,}")
+    for last in run.evaluations.rows()[-1:]:
+        print(f"return {float(last['return']):.1f} at step {int(last['step']):,}")
     say(f"done; `{called()} evaluate {path}` scores it again and draws the curve")
 
 
@@ -206,8 +208,8 @@ def resume(words: list[str]) -> None:
 class EvaluateOptions:
     run: Annotated[tyro.conf.Positional[Path], Arg(help="directory of the run")]
     json: Annotated[bool, Arg(help="print JSON instead of a table")] = False
-    greedy: Annotated[bool, Arg(help="mean actions instead of sampled ones")] = False
-    random_start: Annotated[bool, Arg(help="start anywhere in the start cell")] = False
+    greedy: Annotated[bool, Arg(help="mazes: mean actions instead of sampled ones")] = False
+    random_start: Annotated[bool, Arg(help="mazes: start anywhere in the start cell")] = False
 
 
 def evaluate(words: list[str]) -> None:

@@ -15,12 +15,15 @@ from comsd.errors import InputError
 Arg = tyro.conf.arg
 Resolver = Callable[..., tuple[Config, dict[str, str]]]  # explicit settings -> config, sources
 
+NAMED = {"run.stage", "run.method"}
+ADAPTED = NAMED | {"run.env", "run.space", "run.skills", "adapt.source", "agent.hold"}
+ADAPTED |= {"agent.representation_steps"}  # there is no representation
 FIXED = {  # what the command itself says, per stage
-    "pretrain": {"run.stage", "run.method"},
-    "finetune": {"run.stage", "run.method", "run.env", "run.space", "run.skills", "adapt.source"},
+    "pretrain": NAMED,
+    "finetune": ADAPTED | {"agent.hidden"},
+    "combine": ADAPTED,
+    "scratch": ADAPTED,
 }
-FIXED["combine"] = FIXED["scratch"] = FIXED["finetune"] | {"agent.hold"}
-FIXED["finetune"] |= {"agent.hold", "agent.hidden"}
 
 
 def shown(config: Config) -> Iterator[tuple[str, str, Settings, dataclasses.Field[Any]]]:

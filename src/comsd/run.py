@@ -17,6 +17,7 @@ import fcntl
 import json
 import os
 import platform
+import shutil
 import subprocess
 import time
 import warnings
@@ -52,18 +53,21 @@ LOCK_ATTEMPTS = 5
 @cache
 def commit() -> str:
     """The git commit of the code that runs, if it is a checkout."""
-    here = Path(__file__).parent
-    try:
+    here = Path(__file__)
+
+    def git(*words: str) -> str:
         answer = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            check=True,
+            ["git", *words], cwd=here.parent, capture_output=True, text=True, check=True
         )
+        return answer.stdout.strip()
+
+    try:
+        git(
+            "ls-files", "--error-unmatch", here.name
+        )  # or it is the repository of someone's project
+        return git("describe", "--always", "--dirty", "--abbrev=12")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return answer.stdout.strip()
 
 
 def provenance() -> dict[str, str]:
@@ -100,6 +104,27 @@ def is_unused(path: Path) -> bool:
     )
 
 
+def take_lock(path: Path) -> IO[str]:
+    """One writer per directory; the lock goes with the file that is returned, or its process."""
+    file = (path / "lock").open("a+")
+    for attempt in range(LOCK_ATTEMPTS):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if attempt + 1 < LOCK_ATTEMPTS:  # someone may only be looking
+                time.sleep(0.05)
+                continue
+            file.seek(0)
+            raise InputError(
+                f"run {path} is in use by process {file.read().strip() or '?'}"
+            ) from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
+
+
 class Table:
     """A CSV file that grows line by line and can be cut back to where a checkpoint saw it."""
 
@@ -116,7 +141,9 @@ class Table:
             if self.columns is None:
                 self.columns = list(row)
                 writer.writerow(self.columns)
-            writer.writerow([row[name] for name in self.columns])
+            if lost := [name for name in row if name not in self.columns]:
+                warnings.warn(f"{self.path} has no column {lost[0]}", stacklevel=2)
+            writer.writerow([row.get(name, "") for name in self.columns])
 
     @property
     def size(self) -> int:
@@ -135,6 +162,8 @@ class Table:
             checkpoint.flush(self.path)
 
     def rows(self) -> list[dict[str, str]]:
+        if not self.size:
+            return []
         with self.path.open(newline="") as file:
             return list(csv.DictReader(file))
 
@@ -186,9 +215,12 @@ class Run:
             if path.exists() and not is_unused(path):
                 raise taken
             path.mkdir(parents=True, exist_ok=True)
-            if source is not None:
-                source.copy_policy(path / "source")
-            checkpoint.write_json(path / "config.json", record)
+            with take_lock(path):
+                if not is_unused(path):  # another process was faster
+                    raise taken
+                if source is not None:
+                    source.copy_policy(path / "source")
+                checkpoint.write_json(path / "config.json", record)
         except OSError as error:
             raise InputError(f"run {path} cannot be created: {error.strerror}") from None
         return cls(path)
@@ -196,8 +228,13 @@ class Run:
     def copy_policy(self, place: Path) -> None:
         """Enough of this run to use its skills elsewhere."""
         folder = self.path / "checkpoints"
-        place.mkdir(exist_ok=True)
-        checkpoint.copy(folder, place / "checkpoints", ["agent", "method"])
+        shutil.rmtree(place, ignore_errors=True)  # what a creation that was cut short left there
+        place.mkdir()
+        try:
+            checkpoint.copy(folder, place / "checkpoints", ["agent", "method"])
+        except RunError as error:
+            again = f"`comsd resume {self.path}` goes back to the checkpoint before it"
+            raise RunError(f"{error}; {again}") from None
         record = json.loads((self.path / "config.json").read_text())
         checkpoint.write_json(place / "config.json", record)
 
@@ -327,10 +364,10 @@ class Run:
     @property
     def finished(self) -> bool:
         """Trained to the end, and the last evaluation made."""
-        newest = self.path / "checkpoints" / f"{self.reached:012d}"
-        return self.reached >= self.config.run.steps and not checkpoint.plain_value(
-            newest, "run", "evaluation_due"
-        )
+        if self.reached < self.config.run.steps:
+            return False
+        state = checkpoint.plain_state(self.path / "checkpoints" / f"{self.reached:012d}", "run")
+        return state is not None and not state.get("evaluation_due")
 
     @property
     def in_use(self) -> bool:
@@ -347,24 +384,7 @@ class Run:
     # --- state --------------------------------------------------------------------------------
 
     def lock(self) -> None:
-        """One writer per directory; the lock dies with its process."""
-        file = (self.path / "lock").open("a+")
-        for attempt in range(LOCK_ATTEMPTS):
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if attempt + 1 < LOCK_ATTEMPTS:  # someone may only be looking
-                    time.sleep(0.05)
-                    continue
-                file.seek(0)
-                raise InputError(
-                    f"run {self.path} is in use by process {file.read().strip() or '?'}"
-                ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        self._lock = file
+        self._lock = take_lock(self.path)
 
     def unlock(self) -> None:
         if self._board is not None:
@@ -408,6 +428,7 @@ class Run:
         Returns the seconds trained so far and what the user should know.
         """
         folder = self.path / "checkpoints"
+        checkpoint.mend(folder)
         if not checkpoint.found(folder):
             notes = ["no checkpoint yet: starting from step 0"] if self.metrics.size else []
             self.metrics.cut(0)

@@ -74,14 +74,18 @@ def rollouts(
     *,
     greedy: bool = False,
     random_start: bool = False,
-) -> NDArray[np.float32]:
-    """Positions (skills, rollouts, time, 2); without a policy, uniformly random actions."""
+) -> tuple[NDArray[np.float32], Cells]:
+    """Positions (skills, rollouts, time, 2) and the cells they are in, (skills, rollouts, time).
+
+    Without a policy of uniformly random actions. A position in float32 may lie on a wall, so the
+    environment says which side it is on.
+    """
     skills = space.grid(space.dim)
     env_seed, action_seed = np.random.SeedSequence(seed).generate_state(2)
     rng = np.random.default_rng(action_seed)
     env = MazeEnv(maze, len(skills) * per_skill, int(env_seed), fixed_start=not random_start)
     skill = skills.repeat_interleave(per_skill, 0)
-    path = [env.reset()]
+    path, cells = [env.reset()], [env.cell]
     for _ in range(env.horizon):
         if policy is None:
             action = rng.uniform(-1, 1, (env.num_envs, 2)).astype(np.float32)
@@ -89,7 +93,9 @@ def rollouts(
             obs = torch.from_numpy(path[-1])
             action = policy.act(obs, skill, None if greedy else rng).cpu().numpy()
         path.append(env.step(action).obs)
-    return np.stack(path, 1).reshape(len(skills), per_skill, env.horizon + 1, 2)
+        cells.append(env.cell)
+    shape = len(skills), per_skill, env.horizon + 1
+    return np.stack(path, 1).reshape(*shape, 2), np.stack(cells, 1).reshape(shape)
 
 
 def entropy(counts: NDArray[Any], base: float = math.e) -> float:
@@ -138,10 +144,11 @@ def owners(ends: Cells, places: list[set[int]]) -> list[int | None]:
     return result
 
 
-def measure(maze: Maze, paths: NDArray[np.float32], seed: int = 0) -> dict[str, float]:
-    """All metrics of rollouts (skills, rollouts, time, 2)."""
-    num_skills, per_skill, length, _ = paths.shape
-    cells = maze.cell_index(paths)
+def measure(
+    maze: Maze, paths: NDArray[np.float32], cells: Cells, seed: int = 0
+) -> dict[str, float]:
+    """All metrics of what `rollouts` returns."""
+    num_skills, per_skill, length = cells.shape
     num_cells, log_skills = len(maze.cells), math.log(num_skills)
     label = np.repeat(np.arange(num_skills), per_skill)
     ends = cells[:, :, -1]
@@ -197,11 +204,11 @@ class MazeEvaluator:
         return self.measure(learner.agent)
 
     def measure(self, policy: Policy | None, **options: bool) -> dict[str, float]:
-        paths = rollouts(self.maze, policy, self.space, self.per_skill, self.seed, **options)
-        return measure(self.maze, paths, self.seed)
+        seen = rollouts(self.maze, policy, self.space, self.per_skill, self.seed, **options)
+        return measure(self.maze, *seen, self.seed)
 
     def draw(self, axes: Axes, policy: Policy) -> None:
-        draw_maze(axes, self.maze, rollouts(self.maze, policy, self.space, SHOWN, self.seed))
+        draw_maze(axes, self.maze, rollouts(self.maze, policy, self.space, SHOWN, self.seed)[0])
 
 
 def skill_colours(n: int) -> list[tuple[float, ...]]:

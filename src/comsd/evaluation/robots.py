@@ -256,6 +256,8 @@ class RobotEvaluator:
     def measure(self, policy: Policy | None, **options: bool) -> dict[str, float]:
         if options.get("random_start"):
             raise InputError("random_start is for mazes; robots always start anew")
+        if options.get("greedy"):
+            raise InputError("greedy is for mazes; robots are always measured by mean actions")
         metrics: dict[str, float] = {}
         for name, states in self.swept(policy).items():
             metrics |= self.figures(name, states)

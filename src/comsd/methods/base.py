@@ -27,7 +27,7 @@ class MethodConfig(Settings):
     )
     lr: float = setting(1e-4, "learning rate of the representation", "paper, table", above=0)
     reward_after: bool = setting(
-        False, "reward from another forward pass after the step", "ours; CIC's code: True"
+        False, "DDPG: reward by a forward pass after the step (PPO: always)", "ours; CIC: True"
     )
     init: Init = setting("orthogonal", "initial weights of the representation", "URLB's code")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from comsd.errors import InputError, Interrupted, RunError
-from comsd.loop import Stop, graceful_stop
+from comsd.loop import graceful_stop
 from comsd.methods.files import LOADED
 from comsd.reproduce.plan import Job, Plan, note_exhibit
 
@@ -99,12 +99,17 @@ class Execution:
         """Do all that can be done; returns what failed and why."""
         self.logs.mkdir(parents=True, exist_ok=True)
         with graceful_stop() as stop:
-            while (self.waiting or self.running) and stop.signal is None:
-                self.fill()
-                self.look()
-                time.sleep(LOOK_EVERY)
+            try:
+                while (self.waiting or self.running) and stop.signal is None:
+                    self.fill()
+                    self.look()
+                    time.sleep(LOOK_EVERY)
+            finally:  # also where the disk is full: no process is left behind
+                self.stop_all()
             if stop.signal is not None:
-                self.stop_all(stop)
+                done = f"{len(self.finished)} of {len(self.plan.jobs)} done"
+                saved = f"{done}, the rest is saved; the same command continues"
+                raise Interrupted(saved, stop.signal)
         return self.failed
 
     def fill(self) -> None:
@@ -156,14 +161,11 @@ class Execution:
         lines = self.log_of(place).read_text().strip().splitlines()
         return lines[-1] if lines else ""
 
-    def stop_all(self, stop: Stop) -> None:
+    def stop_all(self) -> None:
         for _, process in self.running.values():
             process.stop()
         while any(process.poll() is None for _, process in self.running.values()):
             time.sleep(LOOK_EVERY)
-        assert stop.signal is not None
-        done = f"{len(self.finished)} of {len(self.plan.jobs)} done"
-        raise Interrupted(f"{done}, the rest is saved; the same command continues", stop.signal)
 
 
 def execute(plan: Plan, root: Path, executor: Executor, report: Callable[[str], None]) -> None:
