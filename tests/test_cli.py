@@ -52,10 +52,17 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("pretrain cesd --method.outside credit", "method.outside is 'credit', but PPO can only"),
         ("pretrain cesd --method.outside credit", "teach the skill that acted; allowed: nothing"),
         ("pretrain comsd --run /proc/nothing/here", "cannot be created"),
-        ("pretrain comsd stray", "option is 'stray'"),
+        ("pretrain comsd stray", "'stray' is one word too many"),
+        ("pretrain comsd --env walker --env hopper", "--env is given twice"),
+        ("pretrain comsd --preset smoke --preset=paper", "--preset is given twice"),
+        ("pretrain comsd --seed 1 --seed 2", "--seed is given twice"),
+        ("pretrain comsd --method.smw False", "--method.no-smw turns it off"),
+        ("pretrain comsd --nothing 1", "option is '--nothing'; --help lists all"),
+        ("pretrain comsd --preset smoke --method.k 500", "less than the 500 states of a cycle"),
         ("config nothing", "method is 'nothing'"),
         ("resume", "RUN is missing"),
         ("resume nowhere", "nowhere is not a run directory"),
+        ("resume nowhere --step 1", "(did you mean '--steps'?); allowed: --steps"),
         ("evaluate nowhere", "nowhere is not a run directory"),
         ("evaluate nowhere --jsn", "(did you mean '--json'?)"),
         ("methods all", "takes none"),
@@ -118,7 +125,7 @@ def test_evaluate_prints_json(finished: Path, capsys: pytest.CaptureFixture[str]
     code, out, _ = call(f"evaluate {finished} --json", capsys)
     assert code == 0
     record = json.loads(out)
-    assert set(record) == {"metrics", "random", "picture"}
+    assert set(record) == {"metrics", "random", "picture", "step", "steps"}
     assert record["metrics"].keys() == record["random"].keys()
     again = json.loads(call(f"evaluate {finished} --json", capsys)[1])
     assert again == record  # the same rollouts every time

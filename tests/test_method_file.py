@@ -11,7 +11,7 @@ import pytest
 import comsd
 import test_contract as contract
 from comsd.cli import main
-from comsd.errors import InputError
+from comsd.errors import InputError, RunError
 from comsd.methods import METHODS
 from comsd.methods.files import LOADED
 from conftest import make_method, make_space
@@ -64,13 +64,17 @@ def test_it_keeps_the_contract(kind: str, toy: Path) -> None:
         clause((make_method("rnd", make_space(kind)), kind))
 
 
+METHOD = "import comsd\nclass A(comsd.Method):\n"
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, "does not exist"),
         ("x = 1", "defines no subclass of comsd.Method"),
         ("import nothing_like_it", "ModuleNotFoundError"),
-        ("import comsd\nclass A(comsd.Method):\n    name = 'cic'", "the name 'cic' is taken"),
+        (f"{METHOD}    name = paper = 'cic'", "the name 'cic' is taken"),
+        (f"{METHOD}    paper = 'mine'", "A has no name, a text"),
     ],
 )
 def test_a_bad_file_is_one_sentence(content: str | None, message: str, tmp_path: Path) -> None:
@@ -79,3 +83,32 @@ def test_a_bad_file_is_one_sentence(content: str | None, message: str, tmp_path:
         file.write_text(content)
     with pytest.raises(InputError, match=message):
         comsd.register_file(file)
+
+
+def test_a_run_of_a_method_that_is_not_loaded_says_what_is_missing(
+    toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(f"pretrain rnd --preset smoke --run {tmp_path / 'run'} --method-file {toy}".split())
+    assert f"evaluate {tmp_path / 'run'} --method-file {toy}`" in capsys.readouterr().err
+    del METHODS["rnd"]
+    with pytest.raises(InputError, match="'rnd', which is not built in: give its file with"):
+        comsd.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize("env", ["maze-tree", "hopper"])
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("features / scale,", "(features / scale).mean(),", "the reward of rnd has shape"),
+        ("features / scale,", "(features / scale)[:, None],", "the reward of rnd has shape"),
+        ("def loss(", "def lost(", "rnd has parameters but no loss"),
+    ],
+)
+def test_a_wrong_shape_is_one_sentence(
+    env: str, right: str, wrong: str, message: str, toy: Path, tmp_path: Path
+) -> None:
+    assert right in toy.read_text()
+    toy.write_text(toy.read_text().replace(right, wrong))
+    comsd.register_file(toy)
+    with pytest.raises(RunError, match=message):
+        comsd.pretrain("rnd", env=env, preset="smoke", run=tmp_path / "run")

@@ -438,6 +438,25 @@ def test_a_creation_cut_short_can_be_repeated(tmp_path: Path) -> None:
     comsd.pretrain("comsd", run=tmp_path, **SMOKE)
 
 
+def test_a_finished_run_can_be_trained_on(finished: Path, tmp_path: Path) -> None:
+    """To the same numbers as one that was to be so long from the beginning."""
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    shutil.copytree(finished, run)
+    assert comsd.resume(run, steps=3000).finished
+    longer: dict[str, Any] = {**SMOKE, "steps": 3000}
+    comsd.pretrain("comsd", run=whole, **longer)
+    for branch in ("agent", "method", "training"):
+        ours, theirs = (
+            load_file(max(checkpoint.found(path / "checkpoints")) / f"{branch}.safetensors")
+            for path in (run, whole)
+        )
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert json.loads((run / "config.json").read_text())["sources"]["run.steps"] == "you"
+    with pytest.raises(InputError, match="is at 3000 already"):
+        comsd.resume(run, steps=2500)
+
+
 def test_two_processes_cannot_create_the_same_run(tmp_path: Path) -> None:
     config, sources = resolve("comsd", "maze-tree", "smoke", skills=3)
     run = tmp_path / "run"
@@ -502,6 +521,10 @@ def test_an_existing_directory_is_never_overwritten(finished: Path) -> None:
     before = fingerprint(finished)
     with pytest.raises(InputError, match="comsd resume"):
         comsd.pretrain("comsd", run=finished, **SMOKE)
+    with pytest.raises(InputError, match=r"a run with other settings \(run.seed, method.alpha\)"):
+        comsd.pretrain("comsd", run=finished, **SMOKE, seed=5, method={"alpha": 1.0})
+    with pytest.raises(InputError, match="is no run directory"):
+        comsd.pretrain("comsd", run=finished / "checkpoints", **SMOKE)
     assert fingerprint(finished) == before
 
 

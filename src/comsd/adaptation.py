@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from comsd.config import Config, Setting, Settings, Stage, resolve, setting
-from comsd.envs import Env, env_spec, settings
+from comsd.config import Config, Setting, Settings, Stage, resolve, setting, sourced
+from comsd.envs import Env, env_spec
 from comsd.envs.mujoco import HORIZON
 from comsd.envs.skills import SkillEnv
 from comsd.errors import InputError
@@ -86,11 +86,11 @@ def check_source(source: Run, task: str) -> None:
 
 
 def inherited(source: Run) -> dict[str, Setting]:
-    return settings("the pre-trained run", agent__hidden=getattr(source.config.agent, "hidden", 0))
+    return sourced("the pre-trained run", agent__hidden=getattr(source.config.agent, "hidden", 0))
 
 
 def resolve_scratch(task: str, preset: str, **overrides: Any) -> tuple[Config, dict[str, str]]:
-    hold = settings("one behaviour, no skills", agent__hold=HORIZON)
+    hold = sourced("one behaviour, no skills", agent__hold=HORIZON)
     env_spec(task, "task")
     return resolve("task", task, preset, stage="scratch", adapted=hold, **overrides)
 
@@ -103,16 +103,16 @@ def resolve_finetune(
     centred = method.usual_skill(source.space) is not None
     usual = method.finetuning_rule if centred or method.finetuning_rule != "fixed" else "random"
     adapted = inherited(source)
-    adapted |= settings("the pre-trained run", run__space=before.space, run__skills=before.skills)
-    adapted |= settings("the command", adapt__source=str(source.path))
-    adapted |= settings(f"usual for {before.method}", adapt__rule=usual)
+    adapted |= sourced("the pre-trained run", run__space=before.space, run__skills=before.skills)
+    adapted |= sourced("the command", adapt__source=str(source.path))
+    adapted |= sourced(f"usual for {before.method}", adapt__rule=usual)
     if source.spec.name in ("hopper", "cheetah"):
-        adapted |= settings("paper, hyper-parameter table", agent__lr=SLOW)
+        adapted |= sourced("paper, hyper-parameter table", agent__lr=SLOW)
     words = ("task", task, preset or before.preset)
     if words[-1] == "smoke":
-        adapted |= settings("a few seconds, for tests", adapt__regress_after=200)
+        adapted |= sourced("a few seconds, for tests", adapt__regress_after=200)
     config, _ = resolve(*words, stage="finetune", adapted=adapted, **overrides)
-    adapted |= settings("the skill rule", agent__hold=hold_of(config, source))
+    adapted |= sourced("the skill rule", agent__hold=hold_of(config, source))
     config, sources = resolve(*words, stage="finetune", adapted=adapted, **overrides)
     check_rule(config, source)
     return config, sources
@@ -165,11 +165,11 @@ def resolve_combine(
 ) -> tuple[Config, dict[str, str]]:
     check_source(source, task)
     preset = preset or source.config.run.preset
-    adapted = inherited(source) | settings("one controller, no skills", agent__hold=HORIZON)
-    adapted |= settings("the command", adapt__source=str(source.path))
+    adapted = inherited(source) | sourced("one controller, no skills", agent__hold=HORIZON)
+    adapted |= sourced("the command", adapt__source=str(source.path))
     if preset in COMBINED_STEPS:
         origin = "paper, hyper-parameter table" if preset == "paper" else "for one CPU core"
-        adapted |= settings(origin, run__steps=COMBINED_STEPS[preset])
+        adapted |= sourced(origin, run__steps=COMBINED_STEPS[preset])
     words = ("task", task, preset)
     config, _ = resolve(*words, stage="combine", adapted=adapted, **overrides)
     how = config.adapt
@@ -178,7 +178,7 @@ def resolve_combine(
         raise InputError("skill_map is 'identity'; that is for box skills only; allowed: affine")
     if how.hold > 1:
         per_choice = getattr(config.agent, "discount", 1.0) ** how.hold
-        adapted |= settings("gamma^hold: a choice lasts hold steps", agent__discount=per_choice)
+        adapted |= sourced("gamma^hold: a choice lasts hold steps", agent__discount=per_choice)
     return resolve(*words, stage="combine", adapted=adapted, **overrides)
 
 

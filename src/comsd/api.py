@@ -92,9 +92,16 @@ def opened_run(run: Run | Path | str) -> Run:
     return run if isinstance(run, Run) else Run(run)
 
 
-def resume(run: Path | str, report: Callable[[str], None] = silent) -> Run:
-    """Continue a run where its last checkpoint is, exactly as if it had never stopped."""
+def resume(
+    run: Path | str, report: Callable[[str], None] = silent, *, steps: int | None = None
+) -> Run:
+    """Continue a run where its last checkpoint is, exactly as if it had never stopped.
+
+    steps: train to this number of steps instead, a finished run too.
+    """
     opened = Run(run)
+    if steps is not None:
+        opened.extend(steps)
     train(opened, report)
     return opened
 
@@ -111,6 +118,8 @@ class Evaluation:
     metrics: dict[str, float]
     random: dict[str, float]
     picture: Path
+    step: int  # at which the run stands
+    steps: int  # to which it is to be trained
 
 
 def evaluate(
@@ -122,9 +131,8 @@ def evaluate(
     look = evaluator(opened)
     with readable_failures(opened):
         metrics = look.measure(opened.policy, greedy=greedy, random_start=random_start)
-        return Evaluation(
-            metrics, look.measure(None, random_start=random_start), draw_skills(opened, look)
-        )
+        random, picture = look.measure(None, random_start=random_start), draw_skills(opened, look)
+    return Evaluation(metrics, random, picture, opened.reached, opened.config.run.steps)
 
 
 def analyse(
@@ -142,8 +150,8 @@ def analyse(
     opened = opened_run(run)
     if "robots" not in opened.spec.families:
         raise InputError(
-            f"analyse is for robots and {opened.path} is a run on {opened.spec.name}: "
-            f"`comsd evaluate {opened.path}` measures and draws its skills"
+            f"analyse is for the skills of robots and {opened.path} is a run on "
+            f"{opened.spec.name}: `comsd evaluate {opened.path}` measures and draws it"
         )
     prepare(opened)
     folder = opened.path / "analysis" if out is None else Path(out)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import re
 import shutil
 import sys
+import warnings
 from collections.abc import Sequence
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn, get_type_hints
 
@@ -18,16 +21,22 @@ from rich.console import Console
 from rich.table import Table
 
 import comsd
-from comsd.adaptation import FinetuneSettings, resolve_combine, resolve_finetune, resolve_scratch
+from comsd.adaptation import (
+    COMBINED_STEPS,
+    FinetuneSettings,
+    resolve_combine,
+    resolve_finetune,
+    resolve_scratch,
+)
 from comsd.analysis import Analysis
-from comsd.config import Config, RunSettings, choose, resolve
+from comsd.config import Config, RunSettings, choose, resolve, sourced
 from comsd.doctor import examine
 from comsd.envs import ENVS, TASKS, env_spec
 from comsd.errors import InputError, Interrupted, RunError
 from comsd.evaluation import evaluator
 from comsd.evaluation.robots import MEAN_NEIGHBOURS, SWEEPS
 from comsd.methods import METHODS
-from comsd.methods.files import register_file
+from comsd.methods.files import LOADED, register_file
 from comsd.options import Arg, Resolver, check_words, options_of, peek, shown, taken
 from comsd.reproduce import EXHIBITS, LocalExecutor, Plan, execute, exhibit, make_plan, write_report
 from comsd.run import Run
@@ -39,7 +48,7 @@ comsd: unsupervised skill discovery
   comsd finetune RUN --task TASK ...   go on from one skill with a task's reward
   comsd finetune --scratch --task TASK the same without pre-training: the reference
   comsd combine RUN --task TASK ...    learn which skill to use when
-  comsd resume RUN                     continue a run, exactly where it stopped
+  comsd resume RUN [--steps N]         continue a run, exactly where it stopped, or beyond its end
   comsd evaluate RUN [--json]          measure and draw what the skills do
   comsd analyse RUN [--video]          a robot's skills one by one: tables, poses, video
   comsd reproduce EXHIBIT ...          all runs behind a table or figure of the paper, and a report
@@ -57,9 +66,19 @@ comsd: unsupervised skill discovery
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the `comsd` command."""
     words = list(sys.argv[1:] if argv is None else argv)
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
+        obey(words)
+
+
+def obey(words: list[str]) -> None:
+    """Carry out a command; every failure is one sentence and an exit code."""
     try:
         if not words or words[0] in ("-h", "--help"):
             print(USAGE)
+            return
+        if words[0] == "--version":
+            print(version("comsd"))
             return
         while "--method-file" in words or any(w.startswith("--method-file=") for w in words):
             file, words = taken(words, "--method-file")
@@ -83,17 +102,24 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def called() -> str:
     """How the user can call this command: by name if it is on the path, else as now."""
-    return "comsd" if shutil.which("comsd") else sys.argv[0]
+    now = Path(sys.argv[0])
+    return str(now) if now.name == "comsd" and not shutil.which("comsd") else "comsd"
+
+
+def pasteable(message: str) -> str:
+    """The commands in a message as the user can call them."""
+    files = "".join(f" --method-file {path}" for path in LOADED)
+    return re.sub("`comsd ([^`]+)`", lambda said: f"`{called()} {said[1]}{files}`", message)
 
 
 def fail(message: str, code: int) -> NoReturn:
-    print(f"comsd: {message}", file=sys.stderr)
+    print(f"comsd: {pasteable(message)}", file=sys.stderr)
     sys.exit(code)
 
 
 def say(message: str) -> None:
     with contextlib.suppress(OSError):  # nobody listens any more: training goes on
-        print(message, file=sys.stderr, flush=True)
+        print(pasteable(message), file=sys.stderr, flush=True)
 
 
 # --- pretrain, config -----------------------------------------------------------------------------
@@ -118,7 +144,11 @@ def chosen(command: str, words: list[str]) -> tuple[Config, dict[str, str], Path
             f"env is {env!r}, a task; skills are discovered without one; allowed: {', '.join(ENVS)}"
         )
     preset = peek(rest, "--preset") or RunSettings.preset
-    return options_of(f"comsd {command} {method}", rest, partial(resolve, method, env, preset))
+    about = (
+        f"METHOD is one of {', '.join(METHODS)}.\nThe values below are those of {method} on {env}."
+    )
+    resolver = partial(resolve, method, env, preset)
+    return options_of(f"comsd {command} METHOD", rest, resolver, about)
 
 
 def pretrain(words: list[str]) -> None:
@@ -128,7 +158,7 @@ def pretrain(words: list[str]) -> None:
     run = Run.create(path, config, sources)
     say(f"{s.method} on {s.env}, {run.space}, {s.steps:,} steps, seed {s.seed} -> {path}")
     comsd.resume(path, say)
-    say(f"done; `{called()} evaluate {path}` measures and draws the skills")
+    say(f"done; `comsd evaluate {path}` measures and draws the skills")
 
 
 def config(words: list[str]) -> None:
@@ -142,12 +172,21 @@ def config(words: list[str]) -> None:
 
 # --- finetune, combine: a run and a task ----------------------------------------------------------
 
+ADAPTING = """\
+RUN is a finished pre-training on a robot, --task one of its tasks (`comsd envs`).
+Preset, width and the rule for the skill come from RUN; shown are the paper's."""
+REFERENCE = "\n--scratch in place of RUN: plain DDPG without skills."
+
 
 def adapt(command: Literal["finetune", "combine"], words: list[str]) -> None:
     usage = f"comsd {command} RUN --task TASK"
     if "-h" in words or "--help" in words:
-        stage = partial(resolve, "task", next(iter(TASKS)), "paper", stage=command)
-        options_of(usage, words, stage)  # prints what there is and exits
+        steps = sourced("paper, hyper-parameter table", run__steps=COMBINED_STEPS["paper"])
+        adapted = steps if command == "combine" else {}
+        stage = partial(resolve, "task", next(iter(TASKS)), "paper", stage=command, adapted=adapted)
+        about = ADAPTING + REFERENCE if command == "finetune" else ADAPTING
+        options_of(usage, words, stage, about)  # prints what there is and exits
+    peek(words, "--task")
     task, rest = taken(words, "--task")
     if task is None:
         raise InputError(f"--task is missing: {usage}; `comsd envs` lists the tasks")
@@ -158,6 +197,8 @@ def adapt(command: Literal["finetune", "combine"], words: list[str]) -> None:
     resolver: Resolver
     if scratch:
         rest.remove("--scratch")
+        if rest and not rest[0].startswith("-"):
+            raise InputError(f"--scratch starts without a run, so {rest[0]!r} is too much")
         resolver = partial(resolve_scratch, task, preset or RunSettings.preset)
         name = "scratch"
     else:
@@ -178,7 +219,7 @@ def adapt(command: Literal["finetune", "combine"], words: list[str]) -> None:
     run = comsd.resume(path, say)
     for last in run.evaluations.rows()[-1:]:
         print(f"return {float(last['return']):.1f} at step {int(last['step']):,}")
-    say(f"done; `{called()} evaluate {path}` scores it again and draws the curve")
+    say(f"done; `comsd evaluate {path}` scores it again and draws the curve")
 
 
 def finetune(words: list[str]) -> None:
@@ -195,12 +236,13 @@ def combine(words: list[str]) -> None:
 @dataclasses.dataclass(frozen=True)
 class ResumeOptions:
     run: Annotated[tyro.conf.Positional[Path], Arg(help="directory of the run")]
+    steps: Annotated[int | None, Arg(help="train to this many steps, if finished too")] = None
 
 
 def resume(words: list[str]) -> None:
-    check_words(words, {}, places=["RUN"])
+    check_words(words, {"--steps": int}, places=["RUN"])
     options = tyro.cli(ResumeOptions, prog="comsd resume", args=words)
-    run = comsd.resume(options.run, say)
+    run = comsd.resume(options.run, say, steps=options.steps)
     say(f"done: {run.config.run.steps:,} steps; `comsd evaluate {run.path}` shows what it does")
 
 
@@ -233,6 +275,8 @@ def evaluate(words: list[str]) -> None:
     if claim:
         met = sum(result.metrics[name] >= bound for name, bound in claim.items())
         print(f"* the paper shows a picture; {met} of our {len(claim)} bounds for it are reached")
+    if result.step < result.steps:
+        print(f"unfinished: step {result.step:,} of {result.steps:,}")
     print(f"picture: {result.picture}")
     if not run.pretrains:
         return

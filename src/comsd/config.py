@@ -33,9 +33,9 @@ class Setting(NamedTuple):
     source: str
 
 
-def sourced(source: str, values: Mapping[str, Any]) -> dict[str, Setting]:
-    """Settings that all come from one place."""
-    return {name: Setting(value, source) for name, value in values.items()}
+def sourced(source: str, **values: object) -> dict[str, Setting]:
+    """Settings that all come from one place; `run__steps` stands for `run.steps`."""
+    return {name.replace("__", "."): Setting(value, source) for name, value in values.items()}
 
 
 def setting(
@@ -152,7 +152,9 @@ def choose(field_name: str, value: str, allowed: Mapping[str, T]) -> T:
     if value not in allowed:
         near = difflib.get_close_matches(value, allowed, 1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise InputError(f"{field_name} is {value!r}{hint}; allowed: {', '.join(allowed)}")
+        raise InputError(
+            f"{field_name} is {value!r}{hint}; allowed: {', '.join(allowed) or 'none'}"
+        )
     return allowed[value]
 
 
@@ -198,9 +200,10 @@ def resolve(
         layers |= {k if "." in k else f"method.{k}": value for k, value in tuned.items()}
     layers |= preset_values
     layers |= adapted or {}
-    layers |= {f"run.{k}": Setting(v, "you") for k, v in (("method", method), ("env", env))}
     layers["run.stage"] = Setting(stage, "the command")
-    layers["run.preset"] = Setting(preset, "you")
+    for name, value in (("method", method), ("env", env), ("preset", preset)):
+        usual = getattr(RunSettings, name)
+        layers[f"run.{name}"] = Setting(value, "default" if value == usual else "you")
     for key, value in overrides.items():
         grouped = key in ("method", "agent", "adapt") or isinstance(value, Mapping)
         if grouped and not isinstance(value, Mapping):

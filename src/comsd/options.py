@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
@@ -13,6 +14,7 @@ from comsd.config import Config, Settings, choose
 from comsd.errors import InputError
 
 Arg = tyro.conf.arg
+MANY = 12  # options that no message lists
 Resolver = Callable[..., tuple[Config, dict[str, str]]]  # explicit settings -> config, sources
 
 NAMED = {"run.stage", "run.method"}
@@ -70,7 +72,7 @@ def check_words(
 
     places: what stands without an option; several: options that take any number of values.
     """
-    missing, rest = list(places), list(words)
+    missing, rest, given = list(places), list(words), list[str]()
     if "-h" in words or "--help" in words:
         return
     while rest:
@@ -78,7 +80,12 @@ def check_words(
         if missing and not option.startswith("-"):
             missing.pop(0)
             continue
-        expected = choose("option", option.replace("_", "-"), types)
+        option = option.replace("_", "-")
+        check_option(option, types, given[-1] if given else "")
+        if option in given:
+            raise InputError(f"{option} is given twice")
+        given.append(option)
+        expected = types[option]
         if expected is None:
             continue
         if not equals:
@@ -99,8 +106,26 @@ def check_words(
         raise InputError(f"{missing[0]} is missing")
 
 
+def check_option(option: str, types: dict[str, Any], before: str) -> None:
+    if option in types:
+        return
+    if not option.startswith("-") and before and types[before] is None:
+        group, dot, last = before.removeprefix("--").rpartition(".")
+        off = f"--{group}{dot}no-{last}"
+        hint = f"; {off} turns it off" if off in types else ""
+        raise InputError(f"{before} is a switch and takes no value like {option!r}{hint}")
+    if not option.startswith("-"):
+        raise InputError(f"{option!r} is one word too many: options begin with --")
+    near = [name for name in types if name.endswith(f".{option.removeprefix('--')}")]
+    near += difflib.get_close_matches(option, types, 1, cutoff=0.75)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    listing = ", ".join(types) or "none"
+    allowed = "--help lists all" if len(types) > MANY else f"allowed: {listing}"
+    raise InputError(f"option is {option!r}{hint}; {allowed}")
+
+
 def options_of(
-    prog: str, words: list[str], resolver: Resolver
+    prog: str, words: list[str], resolver: Resolver, about: str = ""
 ) -> tuple[Config, dict[str, str], Path | None]:
     """The config that the words ask for, and the directory if they name one."""
     base, sources = resolver()
@@ -113,7 +138,7 @@ def options_of(
         for g, t in twins.items()
     ]
     options = dataclasses.make_dataclass("options", [*fields, ("run", place, None)])
-    parsed = tyro.cli(options, prog=prog, args=words)
+    parsed = tyro.cli(options, prog=prog, args=words, description=about)
     given: dict[str, dict[str, Any]] = {group: {} for group in twins}
     for group, option, _, f in shown(base):
         if mentioned(words, option):
@@ -131,6 +156,12 @@ def mentioned(words: list[str], option: str) -> bool:
 
 def peek(words: list[str], option: str) -> str | None:
     """The value of an option whose choice decides about the others."""
+    if sum(word.partition("=")[0] == option for word in words) > 1:
+        raise InputError(f"{option} is given twice")
+    return first(words, option)
+
+
+def first(words: list[str], option: str) -> str | None:
     for i, word in enumerate(words):
         if word == option and i + 1 < len(words):
             return words[i + 1]
@@ -141,7 +172,7 @@ def peek(words: list[str], option: str) -> str | None:
 
 def taken(words: list[str], option: str) -> tuple[str | None, list[str]]:
     """The value of an option, and the words without it."""
-    value = peek(words, option)
+    value = first(words, option)
     if value is None:
         if option in words:
             raise InputError(f"{option} needs a value")

@@ -66,7 +66,7 @@ class Progress:
             self.bar.update(self.task, completed=step, speed=speed, figures=text)
         elif now - self.last_line >= LINE_EVERY or step >= self.total:
             self.last_line = now
-            left = (self.total - step) / rate
+            left = max(self.total - step, 0) / rate
             self.report(
                 f"{step:,} of {self.total:,} steps, {speed}, {left / 60:.1f} min left  {text}"
             )

@@ -104,6 +104,23 @@ def is_unused(path: Path) -> bool:
     )
 
 
+def taken(path: Path, wanted: dict[str, dict[str, Any]]) -> InputError:
+    """What to say of a directory that is there already."""
+    anew = "another --run starts a new one"
+    try:
+        there = json.loads((path / "config.json").read_text())["config"]
+        other = [f"{group}.{name}" for group in wanted for name in wanted[group]
+                 if there[group][name] != wanted[group][name]]  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError):
+        return InputError(f"run {path} exists and is no run directory; {anew}")
+    if other:
+        what = f"with other settings ({', '.join(other[:3])}{', ...' if other[3:] else ''})"
+        return InputError(f"run {path} exists and is never overwritten: it is a run {what}; {anew}")
+    return InputError(
+        f"run {path} exists and is never overwritten: `comsd resume {path}` continues it, {anew}"
+    )
+
+
 def take_lock(path: Path) -> IO[str]:
     """One writer per directory; the lock goes with the file that is returned, or its process."""
     file = (path / "lock").open("a+")
@@ -178,12 +195,22 @@ class Run:
             raise InputError(f"run {self.path} is not a run directory: it has no config.json")
         try:
             record = json.loads(file.read_text())
-            self.config: Config = from_json(record["config"])
-            self.sources: dict[str, str] = record["sources"]
+            named = record["config"]["run"]
+            foreign = (
+                named.get("stage", "pretrain") == "pretrain" and named["method"] not in METHODS
+            )
+            if not foreign:
+                self.config: Config = from_json(record["config"])
+                self.sources: dict[str, str] = record["sources"]
         except InputError as error:
             raise RunError(f"{file}: {error}") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise RunError(f"{file} is damaged") from None
+        if foreign:
+            raise InputError(
+                f"run {self.path} is one of {named['method']!r}, which is not built in: "
+                "give its file with --method-file"
+            )
         self.spec: EnvSpec = env_spec(self.config.run.env)
         self.space: SkillSpace = SPACES[self.config.run.space](self.config.run.skills)
         self.metrics = Table(self.path / "metrics.csv")
@@ -207,17 +234,13 @@ class Run:
         check_device(config.run.device)
         check_possible(config, source)
         record = {"config": config.to_json(), "sources": sources, "versions": provenance()}
-        taken = InputError(
-            f"run {path} exists and is never overwritten: "
-            f"`comsd resume {path}` continues it, another --run starts a new one"
-        )
         try:
             if path.exists() and not is_unused(path):
-                raise taken
+                raise taken(path, record["config"])
             path.mkdir(parents=True, exist_ok=True)
             with take_lock(path):
                 if not is_unused(path):  # another process was faster
-                    raise taken
+                    raise taken(path, record["config"])
                 if source is not None:
                     source.copy_policy(path / "source")
                 checkpoint.write_json(path / "config.json", record)
@@ -360,6 +383,19 @@ class Run:
         """The step of the newest checkpoint."""
         places = checkpoint.found(self.path / "checkpoints")
         return max((int(place.name) for place in places), default=0)
+
+    def extend(self, steps: int) -> None:
+        """Let it train to another number of steps."""
+        if steps < self.reached:
+            raise InputError(f"steps is {steps}; run {self.path} is at {self.reached} already")
+        file = self.path / "config.json"
+        with self.locked():
+            record = json.loads(file.read_text())
+            record["config"]["run"]["steps"] = steps
+            record["sources"]["run.steps"] = "you"
+            checkpoint.write_json(file, record)
+        self.config = from_json(record["config"])
+        self.sources = record["sources"]
 
     @property
     def finished(self) -> bool:

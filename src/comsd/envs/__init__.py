@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 
-from comsd.config import Setting, choose
+from comsd.config import Setting, choose, sourced
 from comsd.envs.base import Env, Step
 from comsd.envs.maze import HORIZON, MAZES, MazeEnv
 from comsd.envs.mujoco import Robot, RobotEnv
@@ -25,19 +25,14 @@ class EnvSpec:
     tasks: tuple[str, ...] = ()  # what the same body can be asked to do
 
 
-def settings(source: str, **values: object) -> dict[str, Setting]:
-    """Settings with one source; `run__steps` stands for `run.steps`."""
-    return {name.replace("__", "."): Setting(value, source) for name, value in values.items()}
-
-
 # --- mazes ----------------------------------------------------------------------------------------
 
 CYCLE = 50 * HORIZON  # environment steps of one PPO cycle at the default number of environments
 
 MAZE_PRESETS: dict[str, dict[str, Setting]] = {
-    "paper": settings("authors' maze code: 50 epochs of 50 cycles", run__steps=2500 * CYCLE),
-    "lite": settings("measured: results/maze shows what 2500 cycles add", run__steps=500 * CYCLE),
-    "smoke": settings(
+    "paper": sourced("authors' maze code: 50 epochs of 50 cycles", run__steps=2500 * CYCLE),
+    "lite": sourced("measured: results/maze shows what 2500 cycles add", run__steps=500 * CYCLE),
+    "smoke": sourced(
         "a few seconds, for tests",
         run__steps=4 * 10 * HORIZON,
         run__evaluate_every=2 * 10 * HORIZON,
@@ -58,8 +53,8 @@ def _maze_spec(name: str) -> EnvSpec:
         summary=f"2-D maze of EDL: cells {len(maze.cells)}, dead ends {len(maze.arms)}",
         make=lambda num_envs, seed: MazeEnv(maze, num_envs, seed),
         agent="ppo",
-        values=settings("paper, Sec. V-K", run__space="one-hot", run__skills=10)
-        | settings("torch's default, as in the authors' maze code", method__init="uniform"),
+        values=sourced("paper, Sec. V-K", run__space="one-hot", run__skills=10)
+        | sourced("torch's default, as in the authors' maze code", method__init="uniform"),
         presets=MAZE_PRESETS,
     )
 
@@ -68,14 +63,14 @@ def _maze_spec(name: str) -> EnvSpec:
 
 PILOT = "for one CPU core; docs/robots.md says what it shows"
 
-LITE = settings(
+LITE = sourced(
     PILOT,
     method__hidden=256,
     agent__hidden=256,
     agent__batch_size=256,
     agent__update_every=4,
 )
-SMOKE = settings(
+SMOKE = sourced(
     "a few seconds, for tests",
     run__log_every=200,
     run__evaluate_every=600,
@@ -91,14 +86,14 @@ SMOKE = settings(
 TABLE = "paper, hyper-parameter table"
 
 ROBOT_PRESETS: dict[str, dict[str, Setting]] = {
-    "paper": settings(TABLE, run__steps=2_000_000),
-    "lite": LITE | settings(PILOT, run__steps=300_000),
-    "smoke": SMOKE | settings("a few seconds, for tests", run__steps=1200),
+    "paper": sourced(TABLE, run__steps=2_000_000),
+    "lite": LITE | sourced(PILOT, run__steps=300_000),
+    "smoke": SMOKE | sourced("a few seconds, for tests", run__steps=1200),
 }
 TASK_PRESETS: dict[str, dict[str, Setting]] = {
-    "paper": settings(TABLE, run__steps=100_000),
-    "lite": LITE | settings(TABLE, run__steps=100_000),
-    "smoke": SMOKE | settings("a few seconds, for tests", run__steps=800, run__evaluate_every=400),
+    "paper": sourced(TABLE, run__steps=100_000),
+    "lite": LITE | sourced(TABLE, run__steps=100_000),
+    "smoke": SMOKE | sourced("a few seconds, for tests", run__steps=800, run__evaluate_every=400),
 }
 
 
@@ -114,9 +109,9 @@ def _robot_spec(name: str) -> EnvSpec:
         summary=f"{name.title()} of the DeepMind Control Suite, reward-free",
         make=lambda num_envs, seed: RobotEnv(robot(name), None, range(seed, seed + num_envs)),
         agent="ddpg",
-        values=settings(TABLE, run__space="box", run__skills=64)
-        | settings("ours", run__log_every=2000, run__evaluate_every=25_000)
-        | settings("ours", run__checkpoint_every=10_000, run__rollouts=6),
+        values=sourced(TABLE, run__space="box", run__skills=64)
+        | sourced("ours", run__log_every=2000, run__evaluate_every=25_000)
+        | sourced("ours", run__checkpoint_every=10_000, run__rollouts=6),
         presets=ROBOT_PRESETS,
         tasks=tuple(f"{name}_{task}" for task in ROBOTS[name].task_names),
     )
@@ -136,9 +131,9 @@ def _task_spec(domain: str, task: str) -> EnvSpec:
         summary=f"{domain.title()} with the reward of {task}",
         make=partial(make_task, f"{domain}_{task}"),
         agent="ddpg",
-        values=settings("no skills unless they are taken over", run__space="none", run__skills=0)
-        | settings(TABLE, run__evaluate_every=10_000, run__rollouts=10)
-        | settings("ours", run__log_every=1000, run__checkpoint_every=10_000),
+        values=sourced("no skills unless they are taken over", run__space="none", run__skills=0)
+        | sourced(TABLE, run__evaluate_every=10_000, run__rollouts=10)
+        | sourced("ours", run__log_every=1000, run__checkpoint_every=10_000),
         presets=TASK_PRESETS,
     )
 
@@ -160,4 +155,4 @@ def env_spec(name: str, what: str = "env") -> EnvSpec:
     return TASKS[name] if name in TASKS else choose(what, name, TASKS if what == "task" else ENVS)
 
 
-__all__ = ["ENVS", "TASKS", "Env", "EnvSpec", "Step", "env_spec", "make_task", "settings"]
+__all__ = ["ENVS", "TASKS", "Env", "EnvSpec", "Step", "env_spec", "make_task"]

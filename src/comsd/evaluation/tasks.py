@@ -104,4 +104,5 @@ class TaskEvaluator:
         axes.set_xlabel("environment steps")
         axes.set_ylabel("return")
         axes.set_ylim(bottom=0)
-        axes.legend(frameon=False)
+        if rows:
+            axes.legend(frameon=False)

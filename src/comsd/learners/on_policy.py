@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from comsd.agents.ppo import PPO, shuffled
+from comsd.agents.ppo import PPO, PPOConfig, shuffled
 from comsd.config import Config
 from comsd.envs.base import Env
 from comsd.errors import InputError, RunError
 from comsd.learners.base import random_state, restore_random
 from comsd.methods.base import Method, MethodConfig
+from comsd.skills import SkillSpace
 from comsd.types import Batch, Metrics
 
 
@@ -32,10 +33,17 @@ class OnPolicyLearner:
         self.steps = 0  # environment steps taken
 
     @staticmethod
-    def check_possible(config: Config, *_: object) -> None:
-        """Raise InputError where the method would teach a skill that did not act."""
-        method = config.method
+    def check_possible(config: Config, _space: SkillSpace, env: Env) -> None:
+        """Raise InputError where a run could not start, or would teach a skill that did not act."""
+        method, agent = config.method, config.agent
         assert isinstance(method, MethodConfig)
+        assert isinstance(agent, PPOConfig)
+        rows = agent.envs * env.horizon
+        if (k := getattr(method, "k", 0)) >= rows:
+            raise InputError(
+                f"method.k is {k}; it must be less than the {rows} states of a cycle "
+                f"(agent.envs {agent.envs} x {env.horizon} steps)"
+            )
         for name, choice in method.on_policy.items():
             if (given := getattr(method, name)) != choice:
                 raise InputError(

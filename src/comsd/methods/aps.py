@@ -38,8 +38,8 @@ class APSConfig(MethodConfig):
     )
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
-        "robots": sourced(CODE, {"run.space": "sphere", "run.skills": 10, "agent.hold": 5}),
-        "maze": sourced(MAZE, {"hidden": 128, "lr": 1e-3}),
+        "robots": sourced(CODE, run__space="sphere", run__skills=10, agent__hold=5),
+        "maze": sourced(MAZE, hidden=128, lr=1e-3),
     }
 
 

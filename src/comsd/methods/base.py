@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from comsd.config import Setting, Settings, setting
+from comsd.errors import RunError
 from comsd.nets import Adam, Init, Standardise
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.types import Batch, Lesson, Metrics, ObsInfo
@@ -74,11 +75,11 @@ class Method(nn.Module):
 
     def loss(self, batch: Batch, features: Any) -> tuple[Tensor, Metrics]:
         """What the representation minimises. Not called for a method without parameters."""
-        raise AssertionError(f"{self.name} has parameters but no loss")
+        raise RunError(f"{self.name} has parameters but no loss")
 
     def reward(self, batch: Batch, features: Any) -> tuple[Tensor, Metrics]:
         """What each transition is worth, (B,); called without gradient."""
-        raise AssertionError(f"{self.name} has no reward")
+        raise RunError(f"{self.name} has no reward")
 
     def descend(self, batch: Batch, optimizer: Adam) -> tuple[Any, Metrics]:
         """One step of the representation; returns what was embedded before it.
@@ -87,6 +88,8 @@ class Method(nn.Module):
         """
         features = self.embed(batch)
         loss, metrics = self.loss(batch, features)
+        if loss.dim():
+            raise RunError(f"the loss of {self.name} has shape {tuple(loss.shape)}, not ()")
         optimizer.descend(loss)
         return features, metrics
 
@@ -115,7 +118,11 @@ class Method(nn.Module):
     def lesson(self, batch: Batch, features: Any = None) -> Lesson:
         """Reward and credit, from features if there are any already."""
         features = self.embed(batch) if features is None else features
-        return Lesson(*self.reward(batch, features), self.credit(batch, features))
+        reward, metrics = self.reward(batch, features)
+        if reward.shape != batch.discount.shape:
+            found, wanted = tuple(reward.shape), tuple(batch.discount.shape)
+            raise RunError(f"the reward of {self.name} has shape {found}, not {wanted}")
+        return Lesson(reward, metrics, self.credit(batch, features))
 
     def scores(self, batch: Batch) -> Tensor | None:
         """(B, B): how well the skill of row i fits the transition of row j, if the method says."""
@@ -141,4 +148,5 @@ class Method(nn.Module):
 
     @torch.no_grad()
     def rewards(self, batch: Batch) -> tuple[Tensor, Metrics]:
-        return self.reward(batch, self.embed(batch))
+        lesson = self.lesson(batch)
+        return lesson.reward, lesson.metrics

@@ -35,10 +35,10 @@ class BeCLConfig(MethodConfig):
         "others", "beside the positive: rows of other skills, or all (BeCL's robot code)", "paper"
     )
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
-        "maze": sourced(MAZE, {"hidden": 128, "lr": 1e-3, "head": False}),
+        "maze": sourced(MAZE, hidden=128, lr=1e-3, head=False),
         "robots": {
-            **sourced(CODE, {"hidden": 1024, "lr": 1e-4, "agent.representation_steps": 3}),
-            **sourced(CODE, {"run.space": "one-hot", "run.skills": 16, "agent.hold": 50}),
+            **sourced(CODE, hidden=1024, lr=1e-4, agent__representation_steps=3),
+            **sourced(CODE, run__space="one-hot", run__skills=16, agent__hold=50),
         },
     }
 

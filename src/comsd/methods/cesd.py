@@ -43,10 +43,10 @@ class CeSDConfig(ContrastConfig):
     )
     on_policy = {"outside": "nothing"}
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
-        "robots": sourced(CODE, {"run.space": "one-hot", "run.skills": 16}),
-        "quadruped": sourced(CODE, {"rounds": 5}),
+        "robots": sourced(CODE, run__space="one-hot", run__skills=16),
+        "quadruped": sourced(CODE, rounds=5),
         "maze": {
-            **sourced(MAZE, {"hidden": 128, "lr": 1e-3, "query": "identity"}),
+            **sourced(MAZE, hidden=128, lr=1e-3, query="identity"),
             "outside": Setting("nothing", "PPO can only teach the skill that acted"),
         },
     }

@@ -31,7 +31,7 @@ class CICConfig(ContrastConfig):
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
-            **sourced("BeCL authors' maze code", {"hidden": 128, "lr": 1e-3}),
+            **sourced("BeCL authors' maze code", hidden=128, lr=1e-3),
             "query": Setting("identity", "BeCL authors' maze code, its zeroed query restored"),
         },
     }

@@ -28,7 +28,7 @@ from comsd.terms import ParticleEntropy, by_tercile, dynamic_weight
 from comsd.types import Batch, Metrics, ObsInfo
 
 PAPER, ERRATUM = "paper, hyper-parameter table", "paper, Eq. 11 with the clamp's bounds in order"
-NARROW = sourced(PAPER, {"f_low": 1 / 3, "f_high": 2 / 3})
+NARROW = sourced(PAPER, f_low=1 / 3, f_high=2 / 3)
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class ComSDConfig(ContrastConfig):
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
-            **sourced("authors' maze code", {"hidden": 128, "lr": 1e-3}),
+            **sourced("authors' maze code", hidden=128, lr=1e-3),
             "alpha": Setting(0.1, "measured: above .2 a skill may hold two arms"),
-            **sourced("paper, Sec. V-K", {"w_low": 0.5, "w_high": 1.0}),
+            **sourced("paper, Sec. V-K", w_low=0.5, w_high=1.0),
             "query": Setting("identity", "authors' maze code (without the line that zeroes it)"),
             "knn": Setting("observation", "measured: with f1(tau) some arms stay unowned"),
             "knn_form": Setting("log", "paper, Eq. 10"),

@@ -47,14 +47,14 @@ class CSDConfig(MethodConfig):
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
-            **sourced("as the other methods", {"hidden": 128, "lr": 1e-3}),
+            **sourced("as the other methods", hidden=128, lr=1e-3),
             "dual_lr": Setting(1e-3, "equal to lr, as in CSD's code"),
             "units_from": Setting(0, "the maze's extent is known"),
         },
         "robots": {
             "hidden": Setting(1024, "as the other methods; CSD's code: 512"),
             "lr": Setting(1e-4, CODE),
-            **sourced(CODE, {"run.space": "one-hot", "run.skills": 16}),
+            **sourced(CODE, run__space="one-hot", run__skills=16),
             "agent.one_skill": Setting(True, "CSD's paper: one skill per episode"),
             "agent.hold": Setting(200, "CSD's code: episodes of 200 steps"),
         },

@@ -37,7 +37,7 @@ class DADSConfig(MethodConfig):
     alternatives: int = setting(100, "skills to compare with, if continuous", CODE, low=1)
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
-        "maze": sourced(EDL, {"hidden": 128, "lr": 1e-3, "conditioned": False, "variance": 0.5}),
+        "maze": sourced(EDL, hidden=128, lr=1e-3, conditioned=False, variance=0.5),
         "robots": {
             "hidden": Setting(1024, METRA),
             "lr": Setting(1e-4, METRA),

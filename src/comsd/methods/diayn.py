@@ -27,10 +27,10 @@ URLB = "URLB's code"
 @dataclass(frozen=True)
 class DIAYNConfig(MethodConfig):
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
-        "maze": sourced("EDL's maze code", {"hidden": 128, "lr": 1e-3}),
+        "maze": sourced("EDL's maze code", hidden=128, lr=1e-3),
         "robots": {
-            **sourced(URLB, {"hidden": 1024, "lr": 1e-4}),
-            **sourced(URLB, {"run.space": "one-hot", "run.skills": 16, "agent.hold": 50}),
+            **sourced(URLB, hidden=1024, lr=1e-4),
+            **sourced(URLB, run__space="one-hot", run__skills=16, agent__hold=50),
         },
     }
 

@@ -45,6 +45,9 @@ def register_file(path: Path | str) -> list[str]:
 
 
 def register(kind: type[Method], path: Path) -> None:
+    for field in ("name", "paper"):
+        if not isinstance(getattr(kind, field, None), str):
+            raise InputError(f"method file {path}: {kind.__name__} has no {field}, a text")
     known = METHODS.get(kind.name)
     if known is not None and known.__module__ != kind.__module__:
         raise InputError(f"method file {path}: the name {kind.name!r} is taken")

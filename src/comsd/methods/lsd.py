@@ -35,7 +35,7 @@ class LSDConfig(MethodConfig):
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
-            **sourced("as the other methods", {"hidden": 128, "lr": 1e-3}),
+            **sourced("as the other methods", hidden=128, lr=1e-3),
             "units_from": Setting(0, "the maze's extent is known"),
         },
         "robots": {

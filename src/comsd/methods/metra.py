@@ -37,7 +37,7 @@ class METRAConfig(MethodConfig):
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
-            **sourced("as the other methods", {"hidden": 128, "lr": 1e-3}),
+            **sourced("as the other methods", hidden=128, lr=1e-3),
             "dual_lr": Setting(1e-3, "equal to lr, as in METRA's code"),
         },
         "robots": {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from comsd.config import choose
 from comsd.envs import ENVS
 from comsd.errors import InputError
 from comsd.methods import METHODS
@@ -142,6 +143,4 @@ def exhibit(name: str) -> Exhibit:
         raise InputError(
             "exhibit is 'pixels' (Table III), which needs the pixel setting: not built yet"
         )
-    if name not in EXHIBITS:
-        raise InputError(f"exhibit is {name!r}; allowed: {', '.join(EXHIBITS)}")
-    return EXHIBITS[name]
+    return choose("exhibit", name, EXHIBITS)

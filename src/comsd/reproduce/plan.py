@@ -126,8 +126,7 @@ def make_plan(
         choose("domains", domain, dict.fromkeys(exhibit.domains))
     arms = {arm.name: arm for arm in exhibit.arms}
     for name in methods:
-        if name not in METHODS:
-            choose("methods", name, arms)
+        choose("methods", name, {**arms, **METHODS})
     wanted = [arms.get(name) or Arm(name, name) for name in methods] or list(arms.values())
     known = [t for d in domains or exhibit.domains for t in tasks_of(exhibit, d)]
     for task in tasks:
