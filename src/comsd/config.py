@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_type_hints
 
-from comsd.errors import InputError
+from comsd.errors import InputError, UnknownMethodError
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Settings")
@@ -239,8 +239,13 @@ def resolve(
 
 def from_json(data: Mapping[str, Mapping[str, Any]]) -> Config:
     """The config that `to_json` wrote."""
+    from comsd.methods import METHODS
+
     run = data["run"]
     groups = {k: dict(v) for k, v in data.items()}
     stage = run.get("stage", "pretrain")
+    if stage == "pretrain" and run["method"] not in METHODS:
+        file = "give its file with --method-file"
+        raise UnknownMethodError(f"method is {run['method']!r}, which is not built in: {file}")
     config, _ = resolve(run["method"], run["env"], run["preset"], stage=stage, **groups)
     return config

@@ -15,3 +15,7 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, message: str, signal: int) -> None:
         super().__init__(message)
         self.signal = signal
+
+
+class UnknownMethodError(InputError):
+    """A run of a method that is not built in and whose file has not been given."""

@@ -38,7 +38,7 @@ from comsd.adaptation import FinetuneSettings, make_env, make_rule
 from comsd.agents import AGENTS, AgentConfig
 from comsd.config import Config, from_json
 from comsd.envs import Env, EnvSpec, env_spec
-from comsd.errors import InputError, RunError
+from comsd.errors import InputError, RunError, UnknownMethodError
 from comsd.learners.base import Learner, Policy
 from comsd.methods import METHODS, Method, MethodConfig
 from comsd.methods.files import LOADED
@@ -109,9 +109,9 @@ def taken(path: Path, wanted: dict[str, dict[str, Any]]) -> InputError:
     anew = "another --run starts a new one"
     try:
         there = json.loads((path / "config.json").read_text())["config"]
-        other = [f"{group}.{name}" for group in wanted for name in wanted[group]
-                 if there[group][name] != wanted[group][name]]  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError):
+        differs = {g: [k for k in own if there[g].get(k) != own[k]] for g, own in wanted.items()}
+        other = [f"{group}.{name}" for group, names in differs.items() for name in names]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return InputError(f"run {path} exists and is no run directory; {anew}")
     if other:
         what = f"with other settings ({', '.join(other[:3])}{', ...' if other[3:] else ''})"
@@ -195,22 +195,14 @@ class Run:
             raise InputError(f"run {self.path} is not a run directory: it has no config.json")
         try:
             record = json.loads(file.read_text())
-            named = record["config"]["run"]
-            foreign = (
-                named.get("stage", "pretrain") == "pretrain" and named["method"] not in METHODS
-            )
-            if not foreign:
-                self.config: Config = from_json(record["config"])
-                self.sources: dict[str, str] = record["sources"]
+            self.config: Config = from_json(record["config"])
+            self.sources: dict[str, str] = record["sources"]
+        except UnknownMethodError as error:
+            raise InputError(f"run {self.path}: {error}") from None
         except InputError as error:
             raise RunError(f"{file}: {error}") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise RunError(f"{file} is damaged") from None
-        if foreign:
-            raise InputError(
-                f"run {self.path} is one of {named['method']!r}, which is not built in: "
-                "give its file with --method-file"
-            )
         self.spec: EnvSpec = env_spec(self.config.run.env)
         self.space: SkillSpace = SPACES[self.config.run.space](self.config.run.skills)
         self.metrics = Table(self.path / "metrics.csv")
