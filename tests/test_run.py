@@ -523,7 +523,7 @@ def test_an_existing_directory_is_never_overwritten(finished: Path) -> None:
         comsd.pretrain("comsd", run=finished, **SMOKE)
     with pytest.raises(InputError, match=r"a run with other settings \(run.seed, method.alpha\)"):
         comsd.pretrain("comsd", run=finished, **SMOKE, seed=5, method={"alpha": 1.0})
-    with pytest.raises(InputError, match=r"a run with other settings \(run.method, "):
+    with pytest.raises(InputError, match=r"a run with other settings \(run.method\)"):
         comsd.pretrain("diayn", run=finished, **SMOKE)
     with pytest.raises(InputError, match="is no run directory"):
         comsd.pretrain("comsd", run=finished / "checkpoints", **SMOKE)
