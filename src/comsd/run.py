@@ -62,9 +62,8 @@ def commit() -> str:
         return answer.stdout.strip()
 
     try:
-        git(
-            "ls-files", "--error-unmatch", here.name
-        )  # or it is the repository of someone's project
+        # Fails where this file is not tracked: then it is the repository of somebody's project.
+        git("ls-files", "--error-unmatch", here.name)
         return git("describe", "--always", "--dirty", "--abbrev=12")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
@@ -385,9 +384,8 @@ class Run:
             record = json.loads(file.read_text())
             record["config"]["run"]["steps"] = steps
             record["sources"]["run.steps"] = "you"
+            self.config, self.sources = from_json(record["config"]), record["sources"]
             checkpoint.write_json(file, record)
-        self.config = from_json(record["config"])
-        self.sources = record["sources"]
 
     @property
     def finished(self) -> bool:

@@ -120,8 +120,7 @@ class Method(nn.Module):
         features = self.embed(batch) if features is None else features
         reward, metrics = self.reward(batch, features)
         if reward.shape != batch.discount.shape:
-            found, wanted = tuple(reward.shape), tuple(batch.discount.shape)
-            raise RunError(f"the reward of {self.name} has shape {found}, not {wanted}")
+            raise RunError(f"the reward of {self.name} has shape {tuple(reward.shape)}, not (B,)")
         return Lesson(reward, metrics, self.credit(batch, features))
 
     def scores(self, batch: Batch) -> Tensor | None:
@@ -146,7 +145,5 @@ class Method(nn.Module):
         """Figures for the log that are not needed to learn; called in eval mode."""
         return {}
 
-    @torch.no_grad()
     def rewards(self, batch: Batch) -> tuple[Tensor, Metrics]:
-        lesson = self.lesson(batch)
-        return lesson.reward, lesson.metrics
+        return self.lesson(batch)[:2]

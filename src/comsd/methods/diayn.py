@@ -28,10 +28,9 @@ URLB = "URLB's code"
 class DIAYNConfig(MethodConfig):
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": sourced("EDL's maze code", hidden=128, lr=1e-3),
-        "robots": {
-            **sourced(URLB, hidden=1024, lr=1e-4),
-            **sourced(URLB, run__space="one-hot", run__skills=16, agent__hold=50),
-        },
+        "robots": sourced(
+            URLB, hidden=1024, lr=1e-4, run__space="one-hot", run__skills=16, agent__hold=50
+        ),
     }
 
 

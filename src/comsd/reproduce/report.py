@@ -76,7 +76,7 @@ class Found:
 
     @cached_property
     def rows(self) -> list[dict[str, str]]:
-        return self.run.evaluations.rows() if self.run.evaluations.size else []
+        return self.run.evaluations.rows()
 
     def curve(self, name: str) -> tuple[list[int], list[float]]:
         return [int(r["step"]) for r in self.rows], [float(r[name]) for r in self.rows]
