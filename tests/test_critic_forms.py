@@ -64,7 +64,6 @@ def test_the_plain_form_is_the_network_it_was() -> None:
     torch.manual_seed(0)
     net = MLP(OBS + SKILLS + ACTIONS, HIDDEN, HIDDEN, 1, norm=True, heads=2)
     critic = make("plain")
-    assert type(critic) is MLP
     assert torch.equal(critic.flat, net.flat)
 
 
@@ -86,6 +85,22 @@ def test_values_and_gradients_equal_autograd(form: str) -> None:
         torch.testing.assert_close(to_action, to_x[:, -ACTIONS:])
         critic.give_back(taken)
         torch.testing.assert_close(critic(x.detach()), values)
+
+
+@pytest.mark.parametrize("form", CRITICS)
+@pytest.mark.parametrize("shift", [0, 100])
+def test_the_gradient_of_the_lesser_value_equals_autograd(form: str, shift: int) -> None:
+    """Also where one head is the lesser in all rows."""
+    critic = make(form).double()
+    critic.layers[-1][1][: len(critic.layers[-1][1]) // 2] += shift
+    x = rows_for(form).double().requires_grad_()
+    wanted = critic.plain(x, critic.flat.detach()).amin(-1)
+    (to_x,) = torch.autograd.grad(wanted.sum(), [x])
+    with torch.no_grad():
+        q, taken = critic.run(x.detach())
+        below = critic.run_back_lesser(q, taken)
+        to_action = below @ critic.layers[0][0][:, -ACTIONS:]
+    torch.testing.assert_close(to_action, to_x[:, -ACTIONS:])
 
 
 @pytest.mark.parametrize("form", CRITICS)

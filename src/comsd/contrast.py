@@ -18,8 +18,16 @@ from torch import Tensor, nn
 from comsd.config import setting
 from comsd.methods.base import MethodConfig
 from comsd.nets import MLP, Adam, PairEncoder
-from comsd.skills import SkillSpace
-from comsd.terms import info_nce, info_nce_gradient, log_q, normalise, through_norm, unit
+from comsd.skills import OneHot, SkillSpace
+from comsd.terms import (
+    info_nce,
+    info_nce_gradient,
+    log_q,
+    normalise,
+    own_query,
+    through_norm,
+    unit,
+)
 from comsd.types import Batch, ObsInfo
 
 BOTH = "CIC's code; the paper's table"
@@ -41,7 +49,7 @@ class Contrasted(NamedTuple):
 
     state: Tensor  # (B, d)  embedding of s'
     key: Tensor  # (B, d)  f1(tau), of any length
-    query: Tensor  # (Q, d)  f2(z), a unit vector per distinct skill
+    query: Tensor | None  # (Q, d)  f2(z), a unit vector per distinct skill; None: the axes
     owner: Tensor | None  # (B, Q)  which query is whose; None: one each
     before: Tensor  # (B, d)  embedding of s
 
@@ -58,17 +66,17 @@ class Contrast(nn.Module):
         self.f2: MLP | None = None
         if c.query == "learned":
             self.f2 = MLP(space.dim, c.hidden, c.hidden, space.dim, init=c.init)
-        self.skills_are_queries = self.f2 is None and space.unit_length
+        self.skills_are_axes = self.f2 is None and isinstance(space, OneHot)
 
     def forward(self, batch: Batch) -> Contrasted:
         skills, owner = self.space.distinct(batch.skill)
-        if not self.skills_are_queries:
-            skills = unit(skills if self.f2 is None else self.f2(skills))
+        raw = skills if self.f2 is None else self.f2(skills)
+        query = None if self.skills_are_axes else unit(raw)
         states = self.f1.states(batch.obs, batch.next_obs)
-        return self.contrasted(states, self.f1.pair(states), skills, owner)
+        return self.contrasted(states, self.f1.pair(states), query, owner)
 
     def contrasted(
-        self, states: Tensor, key: Tensor, query: Tensor, owner: Tensor | None
+        self, states: Tensor, key: Tensor, query: Tensor | None, owner: Tensor | None
     ) -> Contrasted:
         before, after = states[:, : self.f1.dim], states[:, self.f1.dim :]
         return Contrasted(after, key, query, owner, before)
@@ -83,8 +91,7 @@ class Contrast(nn.Module):
 
     def scores(self, x: Contrasted) -> Tensor:
         """(B, B): cosine of the skill of row i with the transition of row j."""
-        own = x.query if x.owner is None else x.owner @ x.query
-        return own @ unit(x.key).T
+        return own_query(x.query, x.owner) @ unit(x.key).T
 
     def descend(self, batch: Batch, optimizer: Adam) -> tuple[Contrasted, Tensor]:
         """One step down the loss; what was embedded on the way, and the loss before the step."""
@@ -102,14 +109,15 @@ class Contrast(nn.Module):
         both = self.f1.interleave(batch.obs, batch.next_obs)
         states, key, *passes = self.f1.run(both)
         raw, skill_pass = (skills, None) if self.f2 is None else self.f2.run(skills)
-        query, norm = (raw, None) if self.skills_are_queries else normalise(raw)
+        query, norm = (None, None) if self.skills_are_axes else normalise(raw)
         form = self.temperature, self.constant
-        loss, key_grad, query_grad = info_nce_gradient(
-            query, key, owner, *form, to_query=self.f2 is not None
-        )
+        loss, key_grad, query_grad = info_nce_gradient(query, key, owner, *form)
         self.f1.run_back(key_grad, *passes)
         grads = [part.flat_grad for part in passes]
-        if self.f2 is not None and skill_pass is not None and norm is not None:
+        if self.f2 is not None and skill_pass is not None:
+            assert query is not None
+            assert norm is not None
+            assert query_grad is not None
             self.f2.run_back(through_norm(query_grad, query, norm), skill_pass)
             grads.append(skill_pass.flat_grad)
             self.f2.give_back(skill_pass)

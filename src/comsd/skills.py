@@ -16,7 +16,6 @@ class SkillSpace(ABC):
     """Vectors of `dim` numbers with a prior p(z) to draw them from."""
 
     kind: str
-    unit_length: bool  # are all skills unit vectors?
     mean: float  # of each coordinate under the prior
     std: float
 
@@ -78,7 +77,6 @@ class OneHot(SkillSpace):
     """`dim` separate skills, uniform prior."""
 
     kind = "one-hot"
-    unit_length = True
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -127,7 +125,6 @@ class Box(SkillSpace):
     """The unit cube [0, 1]^dim, uniform prior."""
 
     kind = "box"
-    unit_length = False
     mean = 0.5
     std = math.sqrt(1 / 12)
 
@@ -160,7 +157,6 @@ class Sphere(SkillSpace):
     """Unit vectors, uniform prior."""
 
     kind = "sphere"
-    unit_length = True
     mean = 0.0
 
     def __init__(self, dim: int) -> None:
@@ -192,7 +188,6 @@ class NoSkill(SkillSpace):
     """One nameless behaviour: the vector without coordinates. For agents with a task only."""
 
     kind = "none"
-    unit_length = False
     mean = 0.0
     std = 1.0
 

@@ -17,6 +17,7 @@ from comsd.types import Batch, Metrics
 
 FEW_DIMS = 16  # beyond it a k-d tree degenerates to a slow linear scan
 TREE_ROWS = 2000  # with fewer the table of all distances is faster
+BITS = {4: np.int32, 8: np.int64}  # integers as long as a float
 
 
 def in_numpy(x: Tensor) -> bool:
@@ -27,8 +28,8 @@ def in_numpy(x: Tensor) -> bool:
 def number_mean_variance(values: Tensor, counted: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Of all values, or of those counted; as three scalars."""
     if counted is None:
-        variance, mean = torch.var_mean(values, correction=0)
-        return torch.tensor(values.numel()), mean, variance
+        mean = values.mean()  # torch.var_mean takes several times as long
+        return torch.tensor(values.numel()), mean, (values - mean).square_().mean()
     number = counted.sum()
     mean = values.where(counted, 0).sum() / number
     return number, mean, (values - mean).square().where(counted, 0).sum() / number
@@ -87,19 +88,22 @@ def knn_distances(source: Tensor, target: Tensor, k: int, *, ordered: bool = Tru
     source = target if same else (source - centre).to(target.dtype)
     norms = target.square().sum(-1)
     own = norms if same else source.square().sum(-1)
-    squares = torch.mm(-2 * source, target.T).add_(norms)  # (B, N), each row short of its own
+    squares = torch.mm(-2 * source, target.T).add_(norms).add_(own[:, None])  # (B, N)
     if same:
-        squares.diagonal().copy_(-own)
-    nearest = least(squares, k, ordered) + own[:, None]
-    return nearest.clamp_min_(0).sqrt_().to(dtype)
+        squares.diagonal().zero_()
+    return least(squares, k, ordered).clamp_min_(0).sqrt_().to(dtype)
 
 
 def least(table: Tensor, k: int, ordered: bool) -> Tensor:
-    """The k least numbers of each row; takes the table apart."""
+    """The k least of each row of squares; takes the table apart.
+
+    Those that rounding made negative come first, but which of them is open.
+    """
     if in_numpy(table):  # several times faster than torch's partial sort
         array = table.numpy()
-        array.partition(k - 1, 1)
-        return torch.from_numpy(np.sort(array[:, :k], 1) if ordered else array[:, :k])
+        # The bits of numbers above zero are in the order of the numbers, and faster to compare.
+        array.view(BITS[array.dtype.itemsize]).partition(k - 1, 1)
+        return torch.from_numpy(np.sort(array[:, :k], 1) if ordered else array[:, :k].copy())
     return table.topk(k, largest=False).values
 
 
@@ -119,10 +123,10 @@ def knn_within(points: Tensor, group: Tensor, k: int) -> Tensor:
     whole = members, norms, nearest
     for rows, own, found in zip(*(part.split(sizes) for part in whole), strict=True):
         if len(rows):
-            squares = torch.addmm(own, rows, rows.T, alpha=-2)  # each row short of its own
-            squares.diagonal().copy_(-own)
+            squares = torch.addmm(own, rows, rows.T, alpha=-2).add_(own[:, None])
+            squares.diagonal().zero_()
             found[:, : len(rows)] = least(squares, min(k, len(rows)), False)
-    distances = (nearest + norms[:, None]).clamp_min_(0).sqrt_().to(points.dtype)
+    distances = nearest.clamp_min_(0).sqrt_().to(points.dtype)
     return torch.empty_like(distances).index_copy_(0, order, distances)
 
 
@@ -199,18 +203,27 @@ class ParticleEntropy(nn.Module):
         return novelty.where(there, 0).sum(-1).div(there.sum(-1)).log1p()
 
 
-def log_q(query: Tensor, key: Tensor, owner: Tensor | None, temperature: float) -> Tensor:
+def own_query(query: Tensor | None, owner: Tensor | None) -> Tensor:
+    """The query of every key, (N, d); arguments as for `log_q`."""
+    if query is None or owner is None:
+        own = owner if query is None else query
+        assert own is not None, "the axes need an owner"
+        return own
+    return owner @ query
+
+
+def log_q(query: Tensor | None, key: Tensor, owner: Tensor | None, temperature: float) -> Tensor:
     """log q of every key with its own query (Eq. 6), (N,): cosine over temperature.
 
-    query (Q, d): a unit vector per distinct skill; key (N, d): of any length; owner (N, Q):
-    one-hot rows that say which query each key belongs to, or None if each has its own.
+    query (Q, d): a unit vector per distinct skill, or None for the axes, so that Q = d and each
+    owner is its own query; key (N, d): of any length; owner (N, Q): one-hot rows that say which
+    query each key belongs to, or None if each has its own.
     """
-    own = query if owner is None else owner @ query
-    return (own * unit(key)).sum(-1) / temperature
+    return (own_query(query, owner) * unit(key)).sum(-1) / temperature
 
 
 def info_nce(
-    query: Tensor,
+    query: Tensor | None,
     key: Tensor,
     owner: Tensor | None,
     temperature: float,
@@ -224,20 +237,19 @@ def info_nce(
     """
     with torch.no_grad():
         loss, key_grad, query_grad = info_nce_gradient(query, key, owner, temperature, left_out)
-    return with_gradient(loss, (key, key_grad), (query, query_grad))
+    pairs = (key, key_grad), (query, query_grad)
+    return with_gradient(loss, *((x, g) for x, g in pairs if x is not None and g is not None))
 
 
 @torch.no_grad()
 def info_nce_gradient(
-    query: Tensor,
+    query: Tensor | None,
     key: Tensor,
     owner: Tensor | None,
     temperature: float,
     left_out: float | None = None,
-    *,
-    to_query: bool = True,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss and its gradients in key and query (if wanted), in closed form.
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The loss and its gradients in key and query (if there is one), in closed form.
 
     loss_i = log(q_ii + S_i) - log q_ii,  S_i = sum over negatives j of q(key_j, query_i)
     d loss_i / d log q_ij = q_ij / (q_ii + S_i) - [i = j]
@@ -245,33 +257,30 @@ def info_nce_gradient(
     left_out: a constant that CIC's code takes off q_ii + S_i; has no effect with an `owner`.
     """
     unit_key, key_norm = normalise(key)
-    scaled = query / temperature
+    part = 1 / (len(key) * temperature)  # of each row in the mean, and through log q = cos / T
     if owner is None:
-        logits = scaled @ unit_key.T  # (N, N): a row per skill
-        if left_out is None:
-            grad = logits.softmax(1)
-            loss = grad.diagonal().log().mean().neg_()
-        else:
-            q = logits.exp()
-            rest = q.sum(1, keepdim=True) - left_out
-            bounded = rest.clamp_min(1e-6) + 1e-6
-            loss = (bounded[:, 0].log() - logits.diagonal()).mean()
-            grad = q / bounded * (rest > 1e-6)
-        grad.diagonal().sub_(1)
-        scaled.div_(len(key))  # the mean's part of each row
-        key_grad = through_norm(grad.T @ scaled, unit_key, key_norm)
-        return loss, key_grad, (grad @ unit_key).div_(temperature * len(key))
-    q = (unit_key @ scaled.T).exp_()  # (N, Q)
+        assert query is not None, "the axes need an owner"
+        q = torch.mm(query, unit_key.T).div_(temperature).exp_()  # (N, N): a row per skill
+        total = q.sum(1)
+        rest = total if left_out is None else total - left_out
+        total = total if left_out is None else rest.clamp_min(1e-6) + 1e-6
+        loss = (total / q.diagonal()).log_().mean()
+        grad = q.mul_((part / total * (rest > 1e-6))[:, None])
+        grad.diagonal().sub_(part)
+        return loss, through_norm(grad.T @ query, unit_key, key_norm), grad @ unit_key
+    cosine = unit_key if query is None else unit_key @ query.T  # (N, Q)
+    q = torch.div(cosine, temperature).exp_()
     positives = q * owner
     others = q.sub_(positives)
     positive = positives.sum(1)
     total = torch.addmv(positive, owner, others.sum(0))
     loss = (total / positive).log_().mean()
-    share = total.reciprocal_().div_(len(key))  # the mean's part of each row
+    share = total.reciprocal_().mul_(part)
     grad = others.mul_(share @ owner)
-    grad.addcmul_(owner, positive.mul_(share).sub_(1 / len(key))[:, None])
-    key_grad = through_norm(grad @ scaled, unit_key, key_norm)
-    return loss, key_grad, grad.T @ unit_key / temperature if to_query else query
+    grad.addcmul_(owner, positive.mul_(share).sub_(part)[:, None])
+    if query is None:
+        return loss, through_norm(grad, unit_key, key_norm), None
+    return loss, through_norm(grad @ query, unit_key, key_norm), grad.T @ unit_key
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ per-skill   Q = f_z(s, a)           a pair of heads per skill, on a trunk that d
 
 A method names the form it needs as `Method.critic`. Every form is an `MLP`: one flat parameter,
 `run` and `run_back` with the gradient written out, and in `plain` the same in ordinary operations
-(tests hold one to the other).
+(tests hold one to the other). `run_back_lesser` is what the actor climbs.
 """
 
 from __future__ import annotations
@@ -20,13 +20,50 @@ from torch.nn import functional as F
 from comsd.nets import MLP, Scratch, add_relu, layer_grad, relu_backward
 
 
-class Successor(MLP):
+class Critic(MLP):
+    """Twin values (B, 2) of rows [s, z, a]."""
+
+    def run_back_lesser(self, q: Tensor, scratch: Scratch) -> Tensor:
+        """As `run_back` without weights, for the sum of min(Q1, Q2) over the rows."""
+        return self.run_back((q == q.amin(-1, keepdim=True)).float(), scratch, weights=False)
+
+
+class Twin(Critic):
+    """Two heads on one trunk that sees all; of one number each in the form `plain`."""
+
+    def __init__(self, obs: int, skill: int, actions: int, hidden: int, out: int = 1) -> None:
+        super().__init__(obs + skill + actions, hidden, hidden, out, norm=True, heads=2)
+
+    def take_views(self) -> None:
+        super().take_views()
+        wide, last = (self.layers[i][0].chunk(2) for i in (1, 2))
+        self.own = [(wide[h], last[h].chunk(2, 1)[h]) for h in (0, 1)]  # weights of each head
+
+    def run_back_lesser(self, q: Tensor, scratch: Scratch) -> Tensor:
+        """Half the work: a row goes back through its lesser head alone."""
+        if q.device.type != "cpu":  # which would have to tell first how many rows go where
+            return super().run_back_lesser(q, scratch)
+        first, into = q[:, 0] <= q[:, 1], scratch.grad[0]
+        heads = zip((first, ~first), scratch.hidden[1].chunk(2, 1), self.own, strict=True)
+        for chosen, units, (wide, last) in heads:
+            rows = chosen.nonzero().flatten()
+            active = units.index_select(0, rows).gt_(0)
+            to_units = active.mul_(self.to_heads(last, scratch.x, rows))
+            into.index_copy_(0, rows, torch.mm(to_units, wide))
+        return self.back_through_norm(into, scratch, weights=False)
+
+    def to_heads(self, last: Tensor, _x: Tensor, _rows: Tensor) -> Tensor:
+        """d Q / d units of a head with the last layer given, for some rows of x."""
+        return last
+
+
+class Successor(Twin):
     """Both heads give a vector, which the skill turns into a value."""
 
     copied = (*MLP.copied, "skill")
 
     def __init__(self, obs: int, skill: int, actions: int, hidden: int) -> None:
-        super().__init__(obs + skill + actions, hidden, hidden, skill, norm=True, heads=2)
+        super().__init__(obs, skill, actions, hidden, out=skill)
         self.skill = slice(obs, obs + skill)  # its columns in a row
 
     def values(self, psi: Tensor, x: Tensor) -> Tensor:
@@ -41,11 +78,14 @@ class Successor(MLP):
         to_psi = grad[:, :, None] * scratch.x[:, None, self.skill]
         return super().run_back(to_psi.flatten(1), scratch, weights)
 
+    def to_heads(self, last: Tensor, x: Tensor, rows: Tensor) -> Tensor:
+        return x[:, self.skill].index_select(0, rows) @ last
+
     def plain(self, x: Tensor, flat: Tensor) -> Tensor:
         return self.values(super().plain(x, flat), x)
 
 
-class PerSkill(MLP):
+class PerSkill(Critic):
     """A pair of heads per skill of a one-hot space; each row goes through its own skill's alone.
 
     Rows are sorted by skill, and the wide layer of every pair works on its piece: the work of two
@@ -145,12 +185,8 @@ class PerSkill(MLP):
         return super().forward(x, frozen=frozen)
 
 
-def plain(obs: int, skill: int, actions: int, hidden: int) -> MLP:
-    return MLP(obs + skill + actions, hidden, hidden, 1, norm=True, heads=2)
-
-
-CRITICS: dict[str, Callable[[int, int, int, int], MLP]] = {  # (obs, skill, actions, hidden)
-    "plain": plain,
+CRITICS: dict[str, Callable[[int, int, int, int], Critic]] = {  # (obs, skill, actions, hidden)
+    "plain": Twin,
     "successor": Successor,
     "per-skill": PerSkill,
 }

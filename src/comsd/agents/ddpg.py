@@ -169,10 +169,10 @@ class DDPG(nn.Module):
         mean, taken = self.actor.run(x)
         action = (mean.tanh_() + noise).clamp_(-EDGE, EDGE)
         q, valued = self.critic.run(torch.cat([x, action], -1))
-        falls = (q == q.amin(-1, keepdim=True)).float().div_(-len(q))  # only the lesser head's
-        below = self.critic.run_back(falls, valued, weights=False)
+        below = self.critic.run_back_lesser(q, valued)
         to_action = self.critic.layers[0][0][:, -action.shape[1] :]
-        through_tanh = torch.mm(below, to_action).mul_(1 - mean.square())
+        slope = mean.square().sub_(1).div_(len(q))  # of -tanh, and the mean over the rows
+        through_tanh = torch.mm(below, to_action).mul_(slope)
         self.actor.run_back(through_tanh, taken)
         self.actor_optimizer.step([taken.flat_grad])
         self.critic.give_back(valued)

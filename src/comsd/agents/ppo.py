@@ -196,7 +196,8 @@ class PPO(nn.Module):
         c = self.config
         with torch.no_grad():
             x = self.inputs(torch.cat([batch.obs, batch.skill], -1))
-            last = self.inputs(torch.cat([batch.next_obs, batch.skill], -1)[-num_envs:])
+            ends = batch.next_obs[-num_envs:], batch.skill[-num_envs:]
+            last = self.inputs(torch.cat(ends, -1))
             log_u = to_unit(batch.action)
             old = beta_log_density(self.concentrations(x), log_u)
             value = self.value(torch.cat([x, last])).view(-1, num_envs)
