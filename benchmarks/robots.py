@@ -1,9 +1,10 @@
 """The cost of a control step of each robot, against dm_control and against bare MuJoCo.
 
-    python benchmarks/robots.py [repeats]
+    python benchmarks/robots.py [rounds]
 
-All in one process, in turn, from the same starts with the same random actions; the best of several
-repeats of 300 steps. "flat" is dm_control asked for what we give: one float32 vector.
+All in one process and in turn; every round all start anew and take the same random actions. Medians
+over the rounds of times and of ratios. "flat" is dm_control asked for what we give: one float32
+vector. "mj_step" is a loop over the physics alone, on the suite's model as it is.
 """
 
 from __future__ import annotations
@@ -13,86 +14,93 @@ import sys
 
 os.environ.setdefault("MUJOCO_GL", "disable")
 
+import time
 from collections.abc import Callable
+from typing import Any
 
 import mujoco
 import numpy as np
 from dm_control import suite
-from measure import best_of
 
 from comsd.envs import make_task
-from comsd.envs.mujoco import STATE, RobotEnv
+from comsd.envs.mujoco import NO_ISLANDS, STATE, RobotEnv
 
-STEPS = 300
+STEPS = 100  # of a round
 TASKS = ("walker_walk", "quadruped_walk", "hopper_hop", "cheetah_run")
 
 
-def ours(env: RobotEnv, path: np.ndarray) -> Callable[[], None]:
-    def work() -> None:
-        for action in path:
-            env.step(action)
-
-    return work
+def ours(env: RobotEnv, path: np.ndarray) -> None:
+    for action in path:
+        env.step(action)
 
 
-def bare(env: RobotEnv, path: np.ndarray, start: np.ndarray) -> Callable[[], None]:
-    model, n = env.robot.model, env.robot.substeps
-    datas = [mujoco.MjData(model) for _ in start]
+def dm_control(env: Any, path: np.ndarray, *, flat: bool) -> None:
+    for action in path:
+        step = env.step(action[0])
+        if flat:
+            np.concatenate([np.ravel(v) for v in step.observation.values()]).astype(np.float32)
 
-    def work() -> None:
-        for data, state in zip(datas, start, strict=True):
-            mujoco.mj_setState(model, data, state, STATE)
+
+class Bare:
+    """A loop of `mj_step` over as many simulations as an environment has."""
+
+    def __init__(self, env: RobotEnv) -> None:
+        self.env = env
+        self.model = env.robot.model.__copy__()
+        self.model.opt.disableflags &= ~NO_ISLANDS
+        self.datas = [mujoco.MjData(self.model) for _ in range(env.num_envs)]
+
+    def reset(self) -> None:
+        for data, state in zip(self.datas, self.env.batch.state, strict=True):
+            mujoco.mj_setState(self.model, data, state, STATE)
+
+    def run(self, path: np.ndarray) -> None:
         for actions in path:
-            for data, action in zip(datas, actions, strict=True):
+            for data, action in zip(self.datas, actions, strict=True):
                 data.ctrl[:] = action
-                for _ in range(n):
-                    mujoco.mj_step(model, data)
-
-    return work
+                for _ in range(self.env.robot.substeps):
+                    mujoco.mj_step(self.model, data)
 
 
-def main(repeats: int) -> None:
-    rng = np.random.default_rng(0)
-    print(f"us per control step, best of {repeats}; 1 thread")
-    for name in TASKS:
-        env = make_task(name)
-        domain, _, task = name.partition("_")
-        theirs = suite.load(domain, task, task_kwargs={"random": 0})
-        path = rng.uniform(-1, 1, (STEPS, 1, env.action_dim)).astype(np.float32)
+def seconds(work: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    work()
+    return (time.perf_counter() - began) / STEPS
 
-        def dm_control(flat: bool, theirs: object = theirs, path: np.ndarray = path) -> None:
-            for action in path:
-                step = theirs.step(action[0])  # pyright: ignore[reportAttributeAccessIssue]
-                if flat:
-                    parts = [np.ravel(v) for v in step.observation.values()]
-                    np.concatenate(parts).astype(np.float32)
 
-        best = dict.fromkeys(("ours", "dm_control", "flat", "mj_step"), float("inf"))
-        for _ in range(repeats):
-            env.reset()
-            start = env.batch.state.copy()
-            best["ours"] = min(best["ours"], best_of(ours(env, path), 1))
-            best["mj_step"] = min(best["mj_step"], best_of(bare(env, path, start), 1))
-            for key in ("dm_control", "flat"):
-                theirs.reset()
-                best[key] = min(best[key], best_of(lambda k=key: dm_control(k == "flat"), 1))
-        us = {key: 1e6 * value / STEPS for key, value in best.items()}
-        print(
-            f"  {domain:10s} ours {us['ours']:6.1f}  dm_control {us['dm_control']:6.1f}  "
-            f"flat {us['flat']:6.1f}  mj_step {us['mj_step']:6.1f}   "
-            f"speed-up {us['dm_control'] / us['ours']:.2f} (flat {us['flat'] / us['ours']:.2f}), "
-            f"at most {us['dm_control'] / us['mj_step']:.2f} with physics alone"
-        )
-    env = make_task("walker_walk", 10)
-    path = rng.uniform(-1, 1, (STEPS, 10, 6)).astype(np.float32)
-    best_ours = best_bare = float("inf")
-    for _ in range(repeats):
+def times(env: RobotEnv, theirs: Any, rounds: int) -> dict[str, np.ndarray]:
+    """Seconds per control step of all environments together, of every round."""
+    rng, bare = np.random.default_rng(0), Bare(env)
+    rows = []
+    for _ in range(rounds):
+        path = rng.uniform(-1, 1, (STEPS, env.num_envs, env.action_dim)).astype(np.float32)
         env.reset()
-        start = env.batch.state.copy()
-        best_ours = min(best_ours, best_of(ours(env, path), 1))
-        best_bare = min(best_bare, best_of(bare(env, path, start), 1))
-    print(f"  ten walkers against a loop of mj_step: {best_bare / best_ours:.2f}")
+        bare.reset()
+        row = {"ours": seconds(lambda: ours(env, path))}  # noqa: B023 (called at once)
+        row["mj_step"] = seconds(lambda: bare.run(path))  # noqa: B023
+        if theirs is not None:
+            for name, flat in (("dm_control", False), ("flat", True)):
+                theirs.reset()
+                row[name] = seconds(lambda: dm_control(theirs, path, flat=flat))  # noqa: B023
+        rows.append(row)
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def main(rounds: int) -> None:
+    print(f"us per control step, median of {rounds} rounds of {STEPS} steps; 1 thread")
+    for name in TASKS:
+        domain, _, task = name.partition("_")
+        of = times(make_task(name), suite.load(domain, task, task_kwargs={"random": 0}), rounds)
+        us = "  ".join(f"{key} {1e6 * np.median(of[key]):6.1f}" for key in of)
+        faster, flat = (np.median(of[key] / of["ours"]) for key in ("dm_control", "flat"))
+        most = np.median(of["dm_control"] / of["mj_step"])
+        print(
+            f"  {domain:10s} {us}   speed-up {faster:.2f} (flat {flat:.2f}), "
+            f"physics alone {most:.2f}"
+        )
+    of = times(make_task("walker_walk", 10), None, rounds)
+    print(f"  ten walkers against a loop of mj_step: {np.median(of['mj_step'] / of['ours']):.2f}")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 7)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 40)

@@ -31,6 +31,7 @@ Reward = Callable[[Readings], float]  # of one simulation: few numbers, for whic
 HORIZON = 1000  # control steps of every episode
 STATE = mujoco.mjtState.mjSTATE_INTEGRATION.value  # all that the next step depends on
 NO_ACTUATION = mujoco.mjtDisableBit.mjDSBL_ACTUATION.value
+NO_ISLANDS = mujoco.mjtDisableBit.mjDSBL_ISLAND.value
 NEW_STATE = mujoco.mjtStage.mjSTAGE_VEL.value  # positions and velocities are those after the step
 MOTION = ("qpos", "xpos", "xmat", "sensordata", "subtree_angmom")  # to draw it, height, speed, spin
 WARNINGS = list(mujoco.mjtWarning.__members__)
@@ -56,6 +57,8 @@ class Robot(ABC):
         with warnings.catch_warnings():  # the suite's cheetah asks for its mass in an old way
             warnings.filterwarnings("ignore", ".*settotalmass.*")
             self.model: mujoco.MjModel = spec.compile()
+        if self.model.ntree == 1:  # one robot alone is one island: same numbers without the search
+            self.model.opt.disableflags |= NO_ISLANDS
         self.torso = self.body("torso")
 
     def edit(self, spec: mujoco.MjSpec) -> None:  # noqa: B027 (most need none)
