@@ -241,7 +241,6 @@ def info_nce(
     return with_gradient(loss, *((x, g) for x, g in pairs if x is not None and g is not None))
 
 
-@torch.no_grad()
 def info_nce_gradient(
     query: Tensor | None,
     key: Tensor,
@@ -250,6 +249,8 @@ def info_nce_gradient(
     left_out: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """The loss and its gradients in key and query (if there is one), in closed form.
+
+    To be called without gradient.
 
     loss_i = log(q_ii + S_i) - log q_ii,  S_i = sum over negatives j of q(key_j, query_i)
     d loss_i / d log q_ij = q_ij / (q_ii + S_i) - [i = j]
