@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from comsd.config import setting
 from comsd.methods.base import MethodConfig
-from comsd.nets import MLP, Adam, PairEncoder
+from comsd.nets import MLP, Adam, PairEncoder, without_gradient
 from comsd.skills import OneHot, SkillSpace
 from comsd.terms import (
     info_nce,
@@ -93,13 +93,14 @@ class Contrast(nn.Module):
         """(B, B): cosine of the skill of row i with the transition of row j."""
         return own_query(x.query, x.owner) @ unit(x.key).T
 
+    @torch.no_grad()
     def descend(self, batch: Batch, optimizer: Adam) -> tuple[Contrasted, Tensor]:
         """One step down the loss; what was embedded on the way, and the loss before the step."""
         embedded, loss, grads = self.gradients(batch)
         optimizer.step(grads)
         return embedded, loss
 
-    @torch.no_grad()
+    @without_gradient
     def gradients(self, batch: Batch) -> tuple[Contrasted, Tensor, list[Tensor]]:
         """What was embedded, the loss, and its gradients, which last until the next pass.
 

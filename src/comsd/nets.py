@@ -9,9 +9,10 @@ networks lose nothing. `tests/test_nets.py` holds it to ordinary autograd.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,20 @@ layer_norm = torch.native_layer_norm
 layer_norm_backward = torch.ops.aten.native_layer_norm_backward
 
 Init = Literal["orthogonal", "uniform"]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def without_gradient(function: Callable[P, R]) -> Callable[P, R]:
+    """`torch.no_grad` for small steps: it costs 4 us, and nothing where gradients are off."""
+    guarded = torch.no_grad()(function)
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        return (guarded if torch.is_grad_enabled() else function)(*args, **kwargs)
+
+    return call
+
 
 # Sizes at which a product is faster with its operands swapped, or with its rows in pieces.
 NARROW = 8  # outputs fewer than this are computed transposed, which takes half the time
@@ -278,9 +293,9 @@ class MLP(nn.Module):
             return self.plain(x, flat)
         if torch.is_grad_enabled() and (flat.requires_grad or x.requires_grad):
             return _MLPNode.apply(x, flat, self)  # pyright: ignore[reportReturnType]
-        with torch.no_grad():
-            return self.apart(x)
+        return self.apart(x)
 
+    @without_gradient
     def apart(self, x: Tensor) -> Tensor:
         """The output alone; of many rows in pieces whose activations stay in the cache.
 
@@ -593,7 +608,7 @@ class Adam:
         """One step down a scalar loss."""
         self.step(list(torch.autograd.grad(loss, self.params)))
 
-    @torch.no_grad()
+    @without_gradient
     def step(self, grads: list[Tensor]) -> None:
         """One step along given gradients."""
         self.count += 1

@@ -12,7 +12,7 @@ from scipy.spatial import KDTree
 from torch import Tensor, nn
 
 from comsd.errors import InputError
-from comsd.nets import with_gradient
+from comsd.nets import with_gradient, without_gradient
 from comsd.types import Batch, Metrics
 
 FEW_DIMS = 16  # beyond it a k-d tree degenerates to a slow linear scan
@@ -47,7 +47,7 @@ class RunningMoments(nn.Module):
         for name in ("count", "mean", "variance"):
             self.register_buffer(name, torch.zeros((), dtype=torch.float64))
 
-    @torch.no_grad()
+    @without_gradient
     def update(self, values: Tensor, counted: Tensor | None = None) -> None:
         """Merge a batch (Chan et al. 1979), or what of it is counted; the population's variance."""
         new = number_mean_variance(values, counted)
@@ -66,7 +66,7 @@ class RunningMoments(nn.Module):
         return self.variance.sqrt()
 
 
-@torch.no_grad()
+@without_gradient
 def knn_distances(source: Tensor, target: Tensor, k: int, *, ordered: bool = True) -> Tensor:
     """Euclidean distances from each source row to its k nearest target rows, (B, k), ascending.
 
@@ -107,7 +107,7 @@ def least(table: Tensor, k: int, ordered: bool) -> Tensor:
     return table.topk(k, largest=False).values
 
 
-@torch.no_grad()
+@without_gradient
 def knn_within(points: Tensor, group: Tensor, k: int) -> Tensor:
     """Distances to the k nearest rows of the same group, itself among them, (B, k), in any order.
 

@@ -19,7 +19,7 @@ from comsd.agents.base import AgentConfig
 from comsd.config import setting
 from comsd.envs.base import Array
 from comsd.errors import RunError
-from comsd.nets import MLP, Adam, Standardise
+from comsd.nets import MLP, Adam, Standardise, without_gradient
 from comsd.skills import SkillSpace
 from comsd.terms import RunningMoments
 from comsd.types import Batch, Metrics, ObsInfo
@@ -189,31 +189,30 @@ class PPO(nn.Module):
 
         return play
 
+    @torch.no_grad()
     def update(
         self, batch: Batch, reward: Tensor, num_envs: int, rng: np.random.Generator
     ) -> Metrics:
         """Clipped policy steps on one cycle, (T * N) rows in time-major order."""
         c = self.config
-        with torch.no_grad():
-            x = self.inputs(torch.cat([batch.obs, batch.skill], -1))
-            ends = batch.next_obs[-num_envs:], batch.skill[-num_envs:]
-            last = self.inputs(torch.cat(ends, -1))
-            log_u = to_unit(batch.action)
-            old = beta_log_density(self.concentrations(x), log_u)
-            value = self.value(torch.cat([x, last])).view(-1, num_envs)
-            scaled = self.reward_scale(reward.view(-1, num_envs), c.discount)
-            advantage = advantages(scaled, value, c.discount, c.gae_lambda)
-            target = (advantage + value[:-1]).flatten()
-            advantage = advantage.flatten()
-            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-            data = x.t().contiguous(), log_u, old, advantage, target
+        x = self.inputs(torch.cat([batch.obs, batch.skill], -1))
+        ends = batch.next_obs[-num_envs:], batch.skill[-num_envs:]
+        last = self.inputs(torch.cat(ends, -1))
+        log_u = to_unit(batch.action)
+        old = beta_log_density(self.concentrations(x), log_u)
+        value = self.value(torch.cat([x, last])).view(-1, num_envs)
+        scaled = self.reward_scale(reward.view(-1, num_envs), c.discount)
+        advantage = advantages(scaled, value, c.discount, c.gae_lambda)
+        target = (advantage + value[:-1]).flatten()
+        advantage = advantage.flatten()
+        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        data = x.t().contiguous(), log_u, old, advantage, target
         columns: tuple[Tensor, ...] = ()
         for columns in shuffled(data, c.epochs, c.minibatches, rng, dim=-1):
             self.step(*columns)
         if not all(bool(torch.isfinite(p).all()) for p in self.parameters()):
             raise RunError("the weights of the policy or its value hold NaN or infinity")
-        with torch.no_grad():
-            metrics = self.loss(*columns)[1]
+        metrics = self.loss(*columns)[1]
         spread = self.reward_scale.returns.std
         return {"ppo/reward": reward.mean(), "ppo/return_std": spread, **metrics}
 
@@ -238,7 +237,7 @@ class PPO(nn.Module):
         }
         return value_loss - surrogate - c.entropy * entropy, metrics
 
-    @torch.no_grad()
+    @without_gradient
     def step(
         self, x: Tensor, log_u: Tensor, old: Tensor, advantage: Tensor, target: Tensor
     ) -> None:
