@@ -13,8 +13,8 @@ from comsd.agents.ppo import (
     PPOConfig,
     RewardScale,
     advantages,
+    beta_density_and_slope,
     beta_entropy,
-    beta_gradients,
     beta_log_density,
     discounted_sums,
     shuffled,
@@ -91,10 +91,11 @@ def test_beta_terms_equal_torch() -> None:
     log_density, entropy = beta.log_prob((action + 1) / 2).sum(-1), beta.entropy().sum(-1)
     torch.testing.assert_close(beta_log_density(c, log_u), log_density)
     torch.testing.assert_close(beta_entropy(c), entropy)
-    density, d_density, d_entropy = beta_gradients(c.detach(), log_u)
+    density, slope = beta_density_and_slope(c.detach(), log_u)
     torch.testing.assert_close(density, log_density)
-    torch.testing.assert_close(d_density, torch.autograd.grad(log_density.sum(), c)[0])
-    torch.testing.assert_close(d_entropy, torch.autograd.grad(entropy.sum(), c)[0])
+    w = torch.randn(20, dtype=torch.double)
+    wanted = torch.autograd.grad((w * log_density + 0.3 * entropy).sum(), c)[0]
+    torch.testing.assert_close(slope(w, 0.3), wanted)
 
 
 def test_actions_on_the_edge_have_a_finite_density() -> None:
@@ -109,12 +110,14 @@ def minibatch(agent: PPO) -> list[torch.Tensor]:
     x, action = torch.randn(rows, 6), 2 * torch.rand(rows, 2) - 1
     old = beta_log_density(agent.concentrations(x), to_unit(action)).detach()
     old = old + 0.4 * torch.randn(rows)
-    return [x.T, to_unit(action), old, torch.randn(rows), torch.randn(rows)]
+    advantage = torch.randn(rows)
+    most = advantage + 0.2 * advantage.abs()
+    return [x.T, to_unit(action), old, advantage, most, torch.randn(rows)]
 
 
 def test_loss_is_the_textbooks(agent: PPO) -> None:
-    x, log_u, old, advantage, target = minibatch(agent)
-    loss, metrics = agent.loss(x, log_u, old, advantage, target)
+    x, log_u, old, advantage, most, target = minibatch(agent)
+    loss, metrics = agent.loss(x, log_u, old, advantage, most, target)
     a, b = (F.softplus(agent.policy(x.T)) + 1.05).chunk(2, -1)
     beta = Beta(a, b)
     ratio = (beta.log_prob(log_u[:2].T.exp()).sum(-1) - old).exp()

@@ -63,8 +63,10 @@ def beta_entropy(c: Tensor) -> Tensor:
     return log_beta - own + ((a + b - 2) * (a + b).digamma()).sum(0)
 
 
-def beta_gradients(c: Tensor, log_u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """log p(u), (B,), and the gradients of log p and of the entropy H in [a, b], (2A, B).
+def beta_density_and_slope(
+    c: Tensor, log_u: Tensor
+) -> tuple[Tensor, Callable[[Tensor, float], Tensor]]:
+    """log p(u), (B,), and what gives the gradient of w log p + h H in [a, b], (2A, B).
 
     d log p / da = log u - psi(a) + psi(a+b)
     d H / da     = (a+b-2) psi'(a+b) - (a-1) psi'(a),     psi the digamma function
@@ -73,13 +75,20 @@ def beta_gradients(c: Tensor, log_u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     c, log_u = c.view(shape), log_u.view(shape)
     every = torch.cat([c, c.sum(0, keepdim=True)])  # a, b, a + b
     log_gamma, psi, trigamma = every.lgamma(), every.digamma(), torch.special.polygamma(1, every)
-    excess = every.sub_(1)
+    excess = every.sub_(ones_and_two(every.dtype, every.device))  # a - 1, b - 1, a + b - 2
     own = torch.addcmul(log_gamma[:2], excess[:2], log_u, value=-1)
     log_density = log_gamma[2].sum(0) - own.sum((0, 1))
-    d_density = log_u - psi[:2] + psi[2]
-    slopes = excess.mul_(trigamma)
-    d_entropy = slopes[2] - trigamma[2] - slopes[:2]
-    return log_density, d_density.flatten(0, 1), d_entropy.flatten(0, 1)
+
+    def slope(w: Tensor, h: float) -> Tensor:
+        parts = (psi * w).add_(excess * trigamma, alpha=h)
+        return (parts[2] - parts[:2]).addcmul_(log_u, w).flatten(0, 1)
+
+    return log_density, slope
+
+
+@cache
+def ones_and_two(dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.tensor([1, 1, 2], dtype=dtype, device=device)[:, None, None]
 
 
 def to_unit(action: Tensor) -> Tensor:
@@ -206,7 +215,8 @@ class PPO(nn.Module):
         target = (advantage + value[:-1]).flatten()
         advantage = advantage.flatten()
         advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-        data = x.t().contiguous(), log_u, old, advantage, target
+        most = advantage + c.clip * advantage.abs()
+        data = x.t().contiguous(), log_u, old, advantage, most, target
         columns: tuple[Tensor, ...] = ()
         for columns in shuffled(data, c.epochs, c.minibatches, rng, dim=-1):
             self.step(*columns)
@@ -217,29 +227,29 @@ class PPO(nn.Module):
         return {"ppo/reward": reward.mean(), "ppo/return_std": spread, **metrics}
 
     def loss(
-        self, x: Tensor, log_u: Tensor, old: Tensor, advantage: Tensor, target: Tensor
+        self, x: Tensor, log_u: Tensor, old: Tensor, advantage: Tensor, most: Tensor, target: Tensor
     ) -> tuple[Tensor, Metrics]:
         """Clipped surrogate, entropy bonus per action dimension and half the squared value error.
 
-        Of a minibatch: inputs (I, B), [log u, log(1 - u)] (2A, B), and three of shape (B,).
+        Of a minibatch: inputs (I, B), [log u, log(1 - u)] (2A, B), and four of shape (B,). `most`
+        is what the surrogate can be: clip(ratio) * advantage <= advantage + clip |advantage|.
         """
         c, dims = self.config, len(log_u) // 2
         concentrations, value = self.concentrations(x.t()), self.value(x.t())[:, 0]
         ratio = (beta_log_density(concentrations, log_u) - old).exp()
-        clipped = ratio.clamp(1 - c.clip, 1 + c.clip)
-        surrogate = torch.minimum(ratio * advantage, clipped * advantage).mean()
+        surrogate = torch.minimum(ratio * advantage, most).mean()
         entropy = beta_entropy(concentrations).mean() / dims
         value_loss = 0.5 * F.mse_loss(value, target)
         metrics = {
             "ppo/value_loss": value_loss.detach(),
             "ppo/entropy": entropy.detach(),
-            "ppo/clipped": (ratio != clipped).float().mean(),
+            "ppo/clipped": ((ratio - 1).abs() > c.clip).float().mean(),
         }
         return value_loss - surrogate - c.entropy * entropy, metrics
 
     @without_gradient
     def step(
-        self, x: Tensor, log_u: Tensor, old: Tensor, advantage: Tensor, target: Tensor
+        self, x: Tensor, log_u: Tensor, old: Tensor, advantage: Tensor, most: Tensor, target: Tensor
     ) -> None:
         """One step down `loss`, its gradient written out, which takes half the time of autograd.
 
@@ -250,13 +260,10 @@ class PPO(nn.Module):
         value, value_pass = self.value.run_by_columns(x.t())
         out, value = out.t(), value[:, 0]
         concentrations = F.softplus(out) + c.concentration
-        log_density, d_density, d_entropy = beta_gradients(concentrations, log_u)
-        ratio = (log_density - old).exp_()
-        gain = ratio * advantage
-        bound = ratio.clamp_(1 - c.clip, 1 + c.clip).mul_(advantage)
-        weight = gain.masked_fill_(gain > bound, 0)
-        bonus = 2 * c.entropy / len(log_u)
-        d_out = d_density.mul_(weight).add_(d_entropy, alpha=bonus)
+        log_density, slope = beta_density_and_slope(concentrations, log_u)
+        gain = (log_density - old).exp_().mul_(advantage)
+        weight = gain.masked_fill_(gain > most, 0)
+        d_out = slope(weight, 2 * c.entropy / len(log_u))
         d_out.mul_(out.sigmoid_()).div_(-rows)  # through the softplus, the mean, downwards
         d_value = value.sub_(target).div_(rows)
         self.policy.run_back(d_out.t(), policy_pass)
