@@ -63,7 +63,8 @@ class Scratch:
     layer_grads: list[tuple[Tensor, Tensor]]
     norm_grads: list[Tensor]
 
-    def __init__(self, like: Tensor, rows: int, widths: Sequence[int]) -> None:
+    def __init__(self, like: Tensor, rows: int, widths: Sequence[int], pool: list[Scratch]) -> None:
+        self.pool = pool  # where it waits to be used again
         self.hidden = [like.new_empty(rows, width) for width in widths]
         # A layer's gradient may overwrite the activations above it, which are spent by then.
         self.grad = [
@@ -94,8 +95,8 @@ class _MLPNode(torch.autograd.Function):
 
 def add_relu(x: Tensor, bias: Tensor) -> Tensor:
     """max(x + bias, 0) in place, in one pass over the memory where torch can."""
-    if x.device.type == "cpu":
-        return torch.ops.aten._add_relu_(x, bias)
+    if x.is_cpu:
+        return torch._add_relu_(x, bias)  # pyright: ignore[reportPrivateImportUsage]
     return x.add_(bias).relu_()
 
 
@@ -187,6 +188,7 @@ class MLP(nn.Module):
         self.narrow = (bias[:, None], weight) if len(bias) < NARROW else None
         widths = tuple(width for width, _ in self.shapes[:-1])
         self.memory = (widths, self.flat.dtype, self.flat.device)
+        self.pools: dict[int, list[Scratch]] = {}  # of `Scratch.free`, by rows
         self.grads: list[tuple[Tensor, list[tuple[Tensor, Tensor]], list[Tensor]]] = []
 
     @torch.no_grad()
@@ -198,8 +200,10 @@ class MLP(nn.Module):
             mine.copy_(theirs)
 
     def borrow(self, rows: int) -> Scratch:
-        pool = Scratch.free.get((rows, self.memory))
-        scratch = pool.pop() if pool else Scratch(self.flat.detach(), rows, self.memory[0])
+        pool = self.pools.get(rows)
+        if pool is None:
+            pool = self.pools[rows] = Scratch.free.setdefault((rows, self.memory), [])
+        scratch = pool.pop() if pool else Scratch(self.flat.detach(), rows, self.memory[0], pool)
         if not self.grads:
             flat = torch.empty_like(self.flat.detach())
             self.grads.append((flat, *self.views(flat)))
@@ -207,7 +211,7 @@ class MLP(nn.Module):
         return scratch
 
     def give_back(self, scratch: Scratch) -> None:
-        Scratch.free.setdefault((len(scratch.x), self.memory), []).append(scratch)
+        scratch.pool.append(scratch)
         self.grads.append((scratch.flat_grad, scratch.layer_grads, scratch.norm_grads))
 
     def run(self, x: Tensor) -> tuple[Tensor, Scratch]:
@@ -217,7 +221,7 @@ class MLP(nn.Module):
 
     def run_by_columns(self, x: Tensor) -> tuple[Tensor, Scratch]:
         """As `run`; a narrow output as it is computed, each column in one piece of memory."""
-        scratch = self.borrow(len(x))
+        scratch = self.borrow(x.shape[0])
         scratch.x = x
         for i, hidden in enumerate(scratch.hidden):
             weight, bias = self.transposed[i]

@@ -261,12 +261,16 @@ def info_nce_gradient(
     part = 1 / (len(key) * temperature)  # of each row in the mean, and through log q = cos / T
     if owner is None:
         assert query is not None, "the axes need an owner"
-        q = torch.mm(query, unit_key.T).div_(temperature).exp_()  # (N, N): a row per skill
+        q = torch.mm(query / temperature, unit_key.T).exp_()  # (N, N): a row per skill
         total = q.sum(1)
-        rest = total if left_out is None else total - left_out
-        total = total if left_out is None else rest.clamp_min(1e-6) + 1e-6
+        if left_out is None:
+            share = part / total
+        else:  # where nothing is left the loss is flat
+            rest = total - left_out
+            total = rest.clamp_min(1e-6) + 1e-6
+            share = part / total * (rest > 1e-6)
         loss = (total / q.diagonal()).log_().mean()
-        grad = q.mul_((part / total * (rest > 1e-6))[:, None])
+        grad = q.mul_(share[:, None])
         grad.diagonal().sub_(part)
         return loss, through_norm(grad.T @ query, unit_key, key_norm), grad @ unit_key
     cosine = unit_key if query is None else unit_key @ query.T  # (N, Q)
