@@ -251,7 +251,7 @@ class MLP(nn.Module):
             below = scratch.x if i == 0 else scratch.norm[-1] if normed else scratch.hidden[i - 1]
             if weights:
                 layer_grad(grad, below, scratch.layer_grads[i])
-                if self.mask is not None and i == len(self.layers) - 1:
+                if i == len(self.layers) - 1 and self.mask is not None:
                     scratch.layer_grads[i][0].mul_(self.mask)
             if i == 0:
                 break
@@ -500,7 +500,8 @@ class PairEncoder(nn.Module):
 
     def run_back(self, grad: Tensor, state: Scratch, pair: Scratch) -> None:
         """Fills the weights' gradients of both passes, given the one at the pair's embedding."""
-        to_states = self.pair.run_back(grad, pair) @ self.pair.layers[0][0]
+        net = self.pair
+        to_states = net.run_back(grad, pair) @ net.layers[0][0]
         self.state.run_back(to_states.view(len(state.x), -1), state)
 
     def give_back(self, state_pass: Scratch, pair_pass: Scratch) -> None:

@@ -256,8 +256,9 @@ class PPO(nn.Module):
         The surrogate's gradient is ratio * advantage * d log p where the clip does not bind.
         """
         c, rows = self.config, len(target)
-        out, policy_pass = self.policy.run_by_columns(x.t())
-        value, value_pass = self.value.run_by_columns(x.t())
+        policy_net, value_net, x = self.policy, self.value, x.t()
+        out, policy_pass = policy_net.run_by_columns(x)
+        value, value_pass = value_net.run_by_columns(x)
         out, value = out.t(), value[:, 0]
         concentrations = F.softplus(out) + c.concentration
         log_density, slope = beta_density_and_slope(concentrations, log_u)
@@ -266,11 +267,11 @@ class PPO(nn.Module):
         d_out = slope(weight, 2 * c.entropy / len(log_u))
         d_out.mul_(out.sigmoid_()).div_(-rows)  # through the softplus, the mean, downwards
         d_value = value.sub_(target).div_(rows)
-        self.policy.run_back(d_out.t(), policy_pass)
-        self.value.run_back(d_value[:, None], value_pass)
+        policy_net.run_back(d_out.t(), policy_pass)
+        value_net.run_back(d_value[:, None], value_pass)
         self.optimizer.step([policy_pass.flat_grad, value_pass.flat_grad])
-        self.policy.give_back(policy_pass)
-        self.value.give_back(value_pass)
+        policy_net.give_back(policy_pass)
+        value_net.give_back(value_pass)
 
 
 def shuffled(
