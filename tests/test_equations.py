@@ -24,9 +24,10 @@ from comsd.types import Batch
 from conftest import make_batch, make_method
 
 
-def contrasted(state: Tensor, key: Tensor) -> Contrasted:
+def contrasted(state: Tensor, key: Tensor, before: Tensor | None = None) -> Contrasted:
     """Each row with a one-hot query of its own."""
-    return Contrasted(state, key, torch.eye(len(key)), torch.eye(len(key)), state)
+    states = torch.cat([state if before is None else before, state], -1)
+    return Contrasted(states, key, torch.eye(len(key)), torch.eye(len(key)))
 
 
 def rows(space: SkillSpace, next_obs: list[list[float]], skill: list[int] | Tensor) -> Batch:
@@ -90,6 +91,14 @@ def test_comsd_diversity_reward_is_not_constant_after_fitting() -> None:
     assert metrics["comsd/r_div"].mean() > 5  # the best possible is e^2 = 7.39
     swapped = batch._replace(skill=batch.skill.roll(1, dims=-1))
     assert method.rewards(swapped)[1]["comsd/r_div"].mean() < 2
+
+
+@pytest.mark.parametrize("space", [OneHot(4), Box(4)])
+def test_the_q_that_the_loss_knows_is_the_q_of_the_reward(space: SkillSpace) -> None:
+    contrast = make_method("comsd", space).contrast
+    embedded = contrast.gradients(make_batch(space, 20))[0]
+    again = contrast.log_q(embedded._replace(q=None))
+    torch.testing.assert_close(contrast.log_q(embedded), again, atol=1e-6, rtol=1e-4)
 
 
 def test_comsd_frozen_random_is_knn_of_an_untrained_net_between_s_and_next_s() -> None:
@@ -340,7 +349,7 @@ def test_sinkhorn_balances_what_leans_to_one_side() -> None:
 
 
 def embedded(before: Tensor, state: Tensor) -> Contrasted:
-    return contrasted(state, state)._replace(before=before)
+    return contrasted(state, state, before)
 
 
 def test_cesd_prototype_loss_by_hand() -> None:

@@ -51,16 +51,17 @@ class Contrasted(NamedTuple):
     key: Tensor  # (B, d)  f1(tau), of any length
     query: Tensor | None  # (Q, d)  f2(z), a unit vector per distinct skill; None: the axes
     owner: Tensor | None  # (B, Q)  which query is whose; None: one each
+    q: Tensor | None = None  # (B,)  of every transition with its own skill, if known already
 
     @property
     def before(self) -> Tensor:
         """Embedding of s, (B, d)."""
-        return self.states[:, : self.key.shape[1]]
+        return self.states[:, : self.states.shape[1] // 2]
 
     @property
     def state(self) -> Tensor:
         """Embedding of s', (B, d)."""
-        return self.states[:, self.key.shape[1] :]
+        return self.states[:, self.states.shape[1] // 2 :]
 
 
 class Contrast(nn.Module):
@@ -90,6 +91,8 @@ class Contrast(nn.Module):
 
     def log_q(self, x: Contrasted) -> Tensor:
         """(B,): log q of every transition with its own skill (Eq. 6)."""
+        if x.q is not None:
+            return x.q.log()
         return log_q(x.query, x.key, x.owner, self.temperature)
 
     def scores(self, x: Contrasted) -> Tensor:
@@ -115,15 +118,15 @@ class Contrast(nn.Module):
         raw, skill_pass = (skills, None) if f2 is None else f2.run(skills)
         query, norm = (None, None) if self.skills_are_axes else normalise(raw)
         form = self.temperature, self.constant
-        loss, key_grad, query_grad = info_nce_gradient(query, key, owner, *form)
-        f1.run_back(key_grad, *passes)
+        nce = info_nce_gradient(query, key, owner, *form)
+        f1.run_back(nce.to_key, *passes)
         grads = [part.flat_grad for part in passes]
         if f2 is not None and skill_pass is not None:
             assert query is not None
             assert norm is not None
-            assert query_grad is not None
-            f2.run_back(through_norm(query_grad, query, norm), skill_pass)
+            assert nce.to_query is not None
+            f2.run_back(through_norm(nce.to_query, query, norm), skill_pass)
             grads.append(skill_pass.flat_grad)
             f2.give_back(skill_pass)
         f1.give_back(*passes)
-        return Contrasted(states, key, query, owner), loss, grads
+        return Contrasted(states, key, query, owner, nce.own), nce.loss, grads

@@ -57,9 +57,9 @@ class RunningMoments(nn.Module):
         (number, new_mean, new_variance), (count, mean, variance) = new, past
         share = number / (count + number)
         delta = new_mean - mean
-        self.variance += share * (new_variance - variance + (1 - share) * delta**2)
-        self.mean += share * delta
-        self.count += number
+        self.variance.add_(share * (new_variance - variance + (1 - share) * delta**2))
+        self.mean.add_(share * delta)
+        self.count.add_(number)
 
     @property
     def std(self) -> Tensor:
@@ -236,9 +236,16 @@ def info_nce(
     is (N, K), with N distinct skills (N, N). The temperature must be at least 0.03 in float32.
     """
     with torch.no_grad():
-        loss, key_grad, query_grad = info_nce_gradient(query, key, owner, temperature, left_out)
-    pairs = (key, key_grad), (query, query_grad)
-    return with_gradient(loss, *((x, g) for x, g in pairs if x is not None and g is not None))
+        nce = info_nce_gradient(query, key, owner, temperature, left_out)
+    pairs = (key, nce.to_key), (query, nce.to_query)
+    return with_gradient(nce.loss, *((x, g) for x, g in pairs if x is not None and g is not None))
+
+
+class NCE(NamedTuple):
+    loss: Tensor
+    to_key: Tensor  # gradient, (N, d)
+    to_query: Tensor | None  # gradient, (Q, d), if there is a query
+    own: Tensor  # (N,)  q of every key with its own query
 
 
 def info_nce_gradient(
@@ -247,10 +254,8 @@ def info_nce_gradient(
     owner: Tensor | None,
     temperature: float,
     left_out: float | None = None,
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The loss and its gradients in key and query (if there is one), in closed form.
-
-    To be called without gradient.
+) -> NCE:
+    """The loss and its gradients in closed form; to be called without gradient.
 
     loss_i = log(q_ii + S_i) - log q_ii,  S_i = sum over negatives j of q(key_j, query_i)
     d loss_i / d log q_ij = q_ij / (q_ii + S_i) - [i = j]
@@ -269,10 +274,12 @@ def info_nce_gradient(
             rest = total - left_out
             total = rest.clamp_min(1e-6) + 1e-6
             share = part / total * (rest > 1e-6)
-        loss = (total / q.diagonal()).log_().mean()
+        own = q.diagonal().clone()
+        loss = (total / own).log_().mean()
         grad = q.mul_(share[:, None])
         grad.diagonal().sub_(part)
-        return loss, through_norm(grad.T @ query, unit_key, key_norm), grad @ unit_key
+        to_key = through_norm(grad.T @ query, unit_key, key_norm)
+        return NCE(loss, to_key, grad @ unit_key, own)
     cosine = unit_key if query is None else unit_key @ query.T  # (N, Q)
     q = torch.div(cosine, temperature).exp_()
     positives = q * owner
@@ -282,10 +289,11 @@ def info_nce_gradient(
     loss = (total / positive).log_().mean()
     share = total.reciprocal_().mul_(part)
     grad = others.mul_(share @ owner)
-    grad.addcmul_(owner, positive.mul_(share).sub_(part)[:, None])
+    grad.addcmul_(owner, share.mul_(positive).sub_(part)[:, None])
     if query is None:
-        return loss, through_norm(grad, unit_key, key_norm), None
-    return loss, through_norm(grad @ query, unit_key, key_norm), grad.T @ unit_key
+        return NCE(loss, through_norm(grad, unit_key, key_norm), None, positive)
+    to_key = through_norm(grad @ query, unit_key, key_norm)
+    return NCE(loss, to_key, grad.T @ unit_key, positive)
 
 
 @torch.no_grad()
