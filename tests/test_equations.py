@@ -95,7 +95,9 @@ def test_comsd_diversity_reward_is_not_constant_after_fitting() -> None:
 
 @pytest.mark.parametrize("space", [OneHot(4), Box(4)])
 def test_the_q_that_the_loss_knows_is_the_q_of_the_reward(space: SkillSpace) -> None:
-    contrast = make_method("comsd", space).contrast
+    method = make_method("comsd", space)
+    assert isinstance(method, ComSD)
+    contrast = method.contrast
     embedded = contrast.gradients(make_batch(space, 20))[0]
     again = contrast.log_q(embedded._replace(q=None))
     torch.testing.assert_close(contrast.log_q(embedded), again, atol=1e-6, rtol=1e-4)
