@@ -25,11 +25,13 @@ def in_numpy(x: Tensor) -> bool:
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def number_mean_variance(values: Tensor, counted: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Of all values, or of those counted; as three scalars."""
+def number_mean_variance(
+    values: Tensor, counted: Tensor | None
+) -> tuple[Tensor | int, Tensor, Tensor]:
+    """Of all values, or of those counted; three scalars."""
     if counted is None:
         mean = values.mean()  # torch.var_mean takes several times as long
-        return torch.tensor(values.numel()), mean, (values - mean).square_().mean()
+        return values.numel(), mean, (values - mean).square_().mean()
     number = counted.sum()
     mean = values.where(counted, 0).sum() / number
     return number, mean, (values - mean).square().where(counted, 0).sum() / number
@@ -53,7 +55,7 @@ class RunningMoments(nn.Module):
         new = number_mean_variance(values, counted)
         past = self.count, self.mean, self.variance
         if in_numpy(values):  # numbers are many times faster than tensors of one number
-            new, past = [x.item() for x in new], [x.item() for x in past]
+            new, past = [float(x) for x in new], [float(x) for x in past]
         (number, new_mean, new_variance), (count, mean, variance) = new, past
         share = number / (count + number)
         delta = new_mean - mean
@@ -197,7 +199,7 @@ class ParticleEntropy(nn.Module):
         if self.training:
             self.moments.update(distances, there)
         scale = getattr(self.moments, self.scale).to(distances.dtype).clamp_min(1e-20)
-        novelty = (distances / scale - self.clip).clamp_min(0)
+        novelty = (distances / scale).sub_(self.clip).clamp_min_(0)
         if there is None:
             return novelty.mean(-1).log1p()
         return novelty.where(there, 0).sum(-1).div(there.sum(-1)).log1p()
