@@ -60,7 +60,7 @@ class Features(NamedTuple):
 class CeSD(Method):
     name = "cesd"
     paper = "Bai et al. 2024, constrained ensemble exploration for unsupervised skill discovery"
-    status = "measured: maze"
+    status = "measured: maze, Walker"
     config_class = CeSDConfig
     config: CeSDConfig
     spaces = (OneHot,)

@@ -53,6 +53,7 @@ class LSDConfig(MethodConfig):
 class LSD(Method):
     name = "lsd"
     paper = "Park et al. 2022, Lipschitz-constrained unsupervised skill discovery"
+    status = "measured: Walker"
     config_class = LSDConfig
     finetuning_rule = "random"
     spaces = (OneHot, Sphere)  # a box has no direction to move back along

@@ -62,6 +62,7 @@ class Features(NamedTuple):
 class SMM(Method):
     name = "smm"
     paper = "Lee et al. 2019, efficient exploration via state marginal matching"
+    status = "measured: Walker"
     config_class = SMMConfig
     finetuning_rule = "resample"
     config: SMMConfig
