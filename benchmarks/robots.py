@@ -4,7 +4,9 @@
 
 All in one process and in turn; every round all start anew and take the same random actions. Medians
 over the rounds of times and of ratios. "flat" is dm_control asked for what we give: one float32
-vector. "mj_step" is a loop over the physics alone, on the suite's model as it is.
+vector. "mj_step" is a loop over the physics alone, on the suite's model as it is. "least" is the
+least that the same states can cost: one call into MuJoCo per control step, without islands,
+sensors, observation and reward. dm_control's time over it bounds every speed-up.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from dm_control import suite
 from comsd.envs import make_task
 from comsd.envs.mujoco import NO_ISLANDS, STATE, RobotEnv
 
+NO_SENSORS = mujoco.mjtDisableBit.mjDSBL_SENSOR.value
 STEPS = 100  # of a round
 TASKS = ("walker_walk", "quadruped_walk", "hopper_hop", "cheetah_run")
 
@@ -42,12 +45,13 @@ def dm_control(env: Any, path: np.ndarray, *, flat: bool) -> None:
 
 
 class Bare:
-    """A loop of `mj_step` over as many simulations as an environment has."""
+    """`mj_step` alone, for as many simulations as an environment has."""
 
-    def __init__(self, env: RobotEnv) -> None:
+    def __init__(self, env: RobotEnv, *, least: bool) -> None:
         self.env = env
         self.model = env.robot.model.__copy__()
-        self.model.opt.disableflags &= ~NO_ISLANDS
+        self.model.opt.disableflags = NO_ISLANDS | NO_SENSORS if least else 0
+        self.calls, self.steps = (1, env.robot.substeps) if least else (env.robot.substeps, 1)
         self.datas = [mujoco.MjData(self.model) for _ in range(env.num_envs)]
 
     def reset(self) -> None:
@@ -58,8 +62,8 @@ class Bare:
         for actions in path:
             for data, action in zip(self.datas, actions, strict=True):
                 data.ctrl[:] = action
-                for _ in range(self.env.robot.substeps):
-                    mujoco.mj_step(self.model, data)
+                for _ in range(self.calls):
+                    mujoco.mj_step(self.model, data, self.steps)
 
 
 def seconds(work: Callable[[], None]) -> float:
@@ -70,14 +74,17 @@ def seconds(work: Callable[[], None]) -> float:
 
 def times(env: RobotEnv, theirs: Any, rounds: int) -> dict[str, np.ndarray]:
     """Seconds per control step of all environments together, of every round."""
-    rng, bare = np.random.default_rng(0), Bare(env)
+    rng = np.random.default_rng(0)
+    bare = {"mj_step": Bare(env, least=False), "least": Bare(env, least=True)}
     rows = []
     for _ in range(rounds):
         path = rng.uniform(-1, 1, (STEPS, env.num_envs, env.action_dim)).astype(np.float32)
         env.reset()
-        bare.reset()
+        for physics in bare.values():
+            physics.reset()
         row = {"ours": seconds(lambda: ours(env, path))}  # noqa: B023 (called at once)
-        row["mj_step"] = seconds(lambda: bare.run(path))  # noqa: B023
+        for name, physics in bare.items():
+            row[name] = seconds(lambda: physics.run(path))  # noqa: B023
         if theirs is not None:
             for name, flat in (("dm_control", False), ("flat", True)):
                 theirs.reset()
@@ -93,10 +100,10 @@ def main(rounds: int) -> None:
         of = times(make_task(name), suite.load(domain, task, task_kwargs={"random": 0}), rounds)
         us = "  ".join(f"{key} {1e6 * np.median(of[key]):6.1f}" for key in of)
         faster, flat = (np.median(of[key] / of["ours"]) for key in ("dm_control", "flat"))
-        most = np.median(of["dm_control"] / of["mj_step"])
+        physics, most = (np.median(of["dm_control"] / of[key]) for key in ("mj_step", "least"))
         print(
             f"  {domain:10s} {us}   speed-up {faster:.2f} (flat {flat:.2f}), "
-            f"physics alone {most:.2f}"
+            f"physics alone {physics:.2f}, at most {most:.2f}"
         )
     of = times(make_task("walker_walk", 10), None, rounds)
     print(f"  ten walkers against a loop of mj_step: {np.median(of['mj_step'] / of['ours']):.2f}")

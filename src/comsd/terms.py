@@ -59,9 +59,9 @@ class RunningMoments(nn.Module):
         (number, new_mean, new_variance), (count, mean, variance) = new, past
         share = number / (count + number)
         delta = new_mean - mean
-        self.variance.add_(share * (new_variance - variance + (1 - share) * delta**2))
-        self.mean.add_(share * delta)
-        self.count.add_(number)
+        self.variance += share * (new_variance - variance + (1 - share) * delta**2)
+        self.mean += share * delta
+        self.count += number
 
     @property
     def std(self) -> Tensor:
