@@ -22,6 +22,7 @@ from typing import Any
 
 import mujoco
 import numpy as np
+import torch
 from dm_control import suite
 
 from comsd.envs import make_task
@@ -94,6 +95,7 @@ def times(env: RobotEnv, theirs: Any, rounds: int) -> dict[str, np.ndarray]:
 
 
 def main(rounds: int) -> None:
+    torch.set_num_threads(1)  # which environments take as theirs
     print(f"us per control step, median of {rounds} rounds of {STEPS} steps; 1 thread")
     for name in TASKS:
         domain, _, task = name.partition("_")
