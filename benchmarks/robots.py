@@ -16,7 +16,6 @@ import sys
 
 os.environ.setdefault("MUJOCO_GL", "disable")
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +23,7 @@ import mujoco
 import numpy as np
 import torch
 from dm_control import suite
+from measure import best_of
 
 from comsd.envs import make_task
 from comsd.envs.mujoco import NO_ISLANDS, STATE, RobotEnv
@@ -68,9 +68,7 @@ class Bare:
 
 
 def seconds(work: Callable[[], None]) -> float:
-    began = time.perf_counter()
-    work()
-    return (time.perf_counter() - began) / STEPS
+    return best_of(work, 1) / STEPS
 
 
 def times(env: RobotEnv, theirs: Any, rounds: int) -> dict[str, np.ndarray]:

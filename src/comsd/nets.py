@@ -26,6 +26,13 @@ layer_norm = torch.native_layer_norm
 layer_norm_backward = torch.ops.aten.native_layer_norm_backward
 
 Init = Literal["orthogonal", "uniform"]
+
+# Sizes at which a product is faster with its operands swapped, or with its rows in pieces.
+NARROW = 8  # outputs fewer than this are computed transposed, which takes half the time
+THIN = 4  # inputs as few as this have their weights' gradient computed transposed, likewise
+CACHE, MANY = 2**17, 512  # activations that stay in the cache; rows that a product needs
+FEW, LARGE = (8, 32), 2**20  # rows and weights whose product is computed transposed
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -39,13 +46,6 @@ def without_gradient(function: Callable[P, R]) -> Callable[P, R]:
         return (guarded if torch.is_grad_enabled() else function)(*args, **kwargs)
 
     return call
-
-
-# Sizes at which a product is faster with its operands swapped, or with its rows in pieces.
-NARROW = 8  # outputs fewer than this are computed transposed, which takes half the time
-THIN = 4  # inputs as few as this have their weights' gradient computed transposed, likewise
-CACHE, MANY = 2**17, 512  # activations that stay in the cache; rows that a product needs
-FEW, LARGE = (8, 32), 2**20  # rows and weights whose product is computed transposed
 
 
 class Scratch:

@@ -207,11 +207,10 @@ class ParticleEntropy(nn.Module):
 
 def own_query(query: Tensor | None, owner: Tensor | None) -> Tensor:
     """The query of every key, (N, d); arguments as for `log_q`."""
-    if query is None or owner is None:
-        own = owner if query is None else query
-        assert own is not None, "the axes need an owner"
-        return own
-    return owner @ query
+    if query is None:
+        assert owner is not None, "the axes need an owner"
+        return owner
+    return query if owner is None else owner @ query
 
 
 def log_q(query: Tensor | None, key: Tensor, owner: Tensor | None, temperature: float) -> Tensor:

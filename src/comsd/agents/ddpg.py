@@ -113,7 +113,7 @@ class DDPG(nn.Module):
         generator: torch.Generator,
         credit: Tensor | None = None,
     ) -> Metrics:
-        """One step of critic, target and actor, for rewards (B,).
+        """One step of critic, actor and target, for rewards (B,).
 
         credit: the skills (B, Z) whose values learn, if not those that acted.
         """
@@ -123,8 +123,8 @@ class DDPG(nn.Module):
 
         y = self.bootstrap(next_x, then, reward, batch.discount, credit)
         q, errors = self.critic_step(torch.cat([self.valued(x, credit), batch.action], -1), y)
-        self.target.flat.lerp_(self.critic.flat, self.config.target_ema)  # still in the cache
         self.actor_step(x, now)
+        self.target.flat.lerp_(self.critic.flat, self.config.target_ema)
         return {
             "ddpg/reward": reward,
             "ddpg/q": q,
