@@ -40,7 +40,7 @@ def agent_update(agent: DDPG, rows: int) -> int:
     """FLOPs of a step of critic and actor: target, value, and value of the actor's action.
 
     Both heads are counted where the actor's gradient comes back through the critic, as is usual;
-    `Twin.run_back_lesser` does without the greater one, which saves 3 % of the work of an update.
+    `Critic.to_action` does without the greater one, which saves 3 % of the work of an update.
     """
     critic, actor = forward(agent.critic, rows), forward(agent.actor, rows)
     actions, width = agent.actor.shapes[-1][0], agent.critic.shapes[0][0]

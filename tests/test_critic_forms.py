@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from comsd.agents.critics import CRITICS, PerSkill, Successor
+from comsd.agents import critics
+from comsd.agents.critics import CRITICS, PIECE, Critic, PerSkill, Successor
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.methods import METHODS
-from comsd.nets import MLP
+from comsd.nets import MLP, Scratch
 from comsd.skills import OneHot, SkillSpace, Sphere
 from comsd.types import Batch, ObsInfo
 
@@ -67,24 +68,32 @@ def test_the_plain_form_is_the_network_it_was() -> None:
     assert torch.equal(critic.flat, net.flat)
 
 
+def to_weights(critic: Critic, grad: Tensor, taken: Scratch) -> Tensor:
+    """The pieces of the gradient in their places; moving the weights in between does no harm."""
+    whole = torch.full_like(critic.flat.detach(), torch.nan)
+    taken.flat_grad.fill_(torch.nan)  # nothing may be left over from before
+    before = critic.flat.detach().clone()
+    for where, piece in critic.gradients(grad, taken):
+        whole[where] = piece
+        critic.flat[where] += 1
+    critic.flat.copy_(before)
+    return whole
+
+
 @pytest.mark.parametrize("form", CRITICS)
 def test_values_and_gradients_equal_autograd(form: str) -> None:
-    """`run` and `run_back` against `plain`, for the weights and for the action."""
-    critic = make(form).double()
-    x = rows_for(form).double().requires_grad_()
+    """`run` and `gradients` against `plain`."""
+    critic, x = make(form).double(), rows_for(form).double()
     weight = torch.randn(ROWS, 2, dtype=torch.double)
     flat = critic.flat.detach().clone().requires_grad_()
     wanted = critic.plain(x, flat)
-    to_weights, to_x = torch.autograd.grad((wanted * weight).sum(), [flat, x])
+    (gradient,) = torch.autograd.grad((wanted * weight).sum(), [flat])
     with torch.no_grad():
-        values, taken = critic.run(x.detach())
-        below = critic.run_back(weight, taken)
+        values, taken = critic.run(x)
         torch.testing.assert_close(values, wanted.detach())
-        torch.testing.assert_close(taken.flat_grad, to_weights)
-        to_action = below @ critic.layers[0][0][:, -ACTIONS:]
-        torch.testing.assert_close(to_action, to_x[:, -ACTIONS:])
+        torch.testing.assert_close(to_weights(critic, weight, taken), gradient)
         critic.give_back(taken)
-        torch.testing.assert_close(critic(x.detach()), values)
+        torch.testing.assert_close(critic(x), values)
 
 
 @pytest.mark.parametrize("form", CRITICS)
@@ -98,8 +107,7 @@ def test_the_gradient_of_the_lesser_value_equals_autograd(form: str, shift: int)
     (to_x,) = torch.autograd.grad(wanted.sum(), [x])
     with torch.no_grad():
         q, taken = critic.run(x.detach())
-        below = critic.run_back_lesser(q, taken)
-        to_action = below @ critic.layers[0][0][:, -ACTIONS:]
+        to_action = critic.to_action(q, taken)
     torch.testing.assert_close(to_action, to_x[:, -ACTIONS:])
 
 
@@ -173,9 +181,13 @@ def test_rows_go_to_the_heads_of_their_skill() -> None:
         assert critic(x).tolist() == [[4, 5], [0, 1], [0, 1], [2, 3]]
 
 
+@pytest.mark.parametrize("piece", [1, 2 * HIDDEN**2, PIECE])  # 1, 2 or 3 skills
 @pytest.mark.parametrize("index", [[0] * 8, [1, 0] * 4, [2, 1, 0, 0, 2, 2, 2, 1]])
-def test_routed_heads_equal_masked_dense_heads(index: list[int]) -> None:
+def test_routed_heads_equal_masked_dense_heads(
+    index: list[int], piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where a skill has no row: its heads must get a gradient of exactly zero."""
+    monkeypatch.setattr(critics, "PIECE", piece)
     critic = make("per-skill").double()
     x = torch.randn(8, OBS + SKILLS + ACTIONS, dtype=torch.double)
     x[:, OBS : OBS + SKILLS] = skills(index)
@@ -187,11 +199,10 @@ def test_routed_heads_equal_masked_dense_heads(index: list[int]) -> None:
     (wanted,) = torch.autograd.grad(dense, [flat])
     with torch.no_grad():
         q, taken = critic.run(x)
-        taken.flat_grad.fill_(torch.nan)  # nothing may be left over from before
-        critic.run_back(2 * (q - y[:, None]), taken)
+        found = to_weights(critic, 2 * (q - y[:, None]), taken)
     torch.testing.assert_close(q, (every * mask).sum(1).detach())
-    torch.testing.assert_close(taken.flat_grad, wanted)
-    hidden = critic.views(taken.flat_grad)[0][1][0].view(SKILLS, -1)
+    torch.testing.assert_close(found, wanted)
+    hidden = critic.views(found)[0][1][0].view(SKILLS, -1)
     unused = [i for i in range(SKILLS) if i not in index]
     assert not hidden[unused].any()
     assert hidden[index].any()
@@ -206,7 +217,7 @@ def test_the_work_does_not_grow_with_the_number_of_skills() -> None:
         x[:, OBS : OBS + count] = torch.eye(count).repeat(24 // count, 1)
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             q, taken = critic.run(x)
-            critic.run_back(q, taken)
+            to_weights(critic, q, taken)
         return counter.get_total_flops()
 
     assert products(12) < 1.1 * products(3)  # all heads would be four times as many

@@ -29,7 +29,7 @@ Init = Literal["orthogonal", "uniform"]
 
 # Sizes at which a product is faster with its operands swapped, or with its rows in pieces.
 NARROW = 8  # outputs fewer than this are computed transposed, which takes half the time
-THIN = 4  # inputs as few as this have their weights' gradient computed transposed, likewise
+THIN = 4, 96  # inputs so few have their weights' gradient computed transposed: of small, of large
 CACHE, MANY = 2**17, 512  # activations that stay in the cache; rows that a product needs
 FEW, LARGE = (8, 32), 2**20  # rows and weights whose product is computed transposed
 
@@ -102,7 +102,8 @@ def add_relu(x: Tensor, bias: Tensor) -> Tensor:
 
 def layer_grad(grad: Tensor, below: Tensor, out: tuple[Tensor, Tensor]) -> None:
     """Of weight and bias, given the gradient at a layer's output."""
-    if below.shape[1] <= THIN:
+    few = THIN[grad.numel() >= LARGE]
+    if below.shape[1] <= few:
         out[0].copy_(torch.mm(below.t(), grad).t())
     else:
         torch.mm(grad.t(), below, out=out[0])
@@ -619,21 +620,40 @@ class Adam:
         """One step along given gradients."""
         self.count += 1
         for rate, members, params, mean, square, counts in self.groups:
-            torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
-                params,
-                [grads[i] for i in members],
-                mean,
-                square,
-                [],
-                counts,
-                lr=rate,
-                beta1=0.9,
-                beta2=0.999,
-                weight_decay=0.0,
-                eps=self.eps,
-                amsgrad=False,
-                maximize=False,
-            )
+            self.move(params, [grads[i] for i in members], mean, square, counts, rate)
+
+    @without_gradient
+    def step_in_pieces(self, grads: Iterable[tuple[slice, Tensor]]) -> None:
+        """One step of a single parameter, each piece as soon as its gradient is there."""
+        self.count += 1
+        ((rate, _, (param,), (mean,), (square,), counts),) = self.groups
+        for where, grad in grads:
+            self.move([param[where]], [grad], [mean[where]], [square[where]], counts, rate)
+
+    def move(
+        self,
+        params: list[Tensor],
+        grads: list[Tensor],
+        mean: list[Tensor],
+        square: list[Tensor],
+        counts: list[Tensor],
+        lr: float,
+    ) -> None:
+        torch._fused_adam_(  # pyright: ignore[reportPrivateImportUsage]
+            params,
+            grads,
+            mean,
+            square,
+            [],
+            counts,
+            lr=lr,
+            beta1=0.9,
+            beta2=0.999,
+            weight_decay=0.0,
+            eps=self.eps,
+            amsgrad=False,
+            maximize=False,
+        )
 
     def state_dict(self) -> dict[str, list[Tensor]]:
         return {"mean": self.mean, "square": self.square, "count": [self.count]}

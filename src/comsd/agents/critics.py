@@ -5,13 +5,13 @@ successor   Q = z . psi(s, z, a)    psi with a number per coordinate of the skil
 per-skill   Q = f_z(s, a)           a pair of heads per skill, on a trunk that does not see z (CeSD)
 
 A method names the form it needs as `Method.critic`. Every form is an `MLP`: one flat parameter,
-`run` and `run_back` with the gradient written out, and in `plain` the same in ordinary operations
-(tests hold one to the other). `run_back_lesser` is what the actor climbs.
+`run`, after it `gradients` (what the critic descends) or `to_action` (what the actor climbs),
+written out, and in `plain` the same in ordinary operations (tests hold one to the other).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -19,13 +19,31 @@ from torch.nn import functional as F
 
 from comsd.nets import MLP, Scratch, add_relu, layer_grad, relu_backward
 
+PIECE = 2**20  # numbers of a gradient that stay in the cache until Adam has used them
+
 
 class Critic(MLP):
     """Twin values (B, 2) of rows [s, z, a]."""
 
-    def run_back_lesser(self, q: Tensor, scratch: Scratch) -> Tensor:
-        """As `run_back` without weights, for the sum of min(Q1, Q2) over the rows."""
-        return self.run_back((q == q.amin(-1, keepdim=True)).float(), scratch, weights=False)
+    copied = (*MLP.copied, "actions")
+    actions: int  # the last columns of a row
+
+    def gradients(self, grad: Tensor, scratch: Scratch) -> Iterator[tuple[slice, Tensor]]:
+        """Where in the flat parameter, and the gradient there, given the one at the values (B, 2).
+
+        Every piece is to be used before the next is asked for, and may be moved by then.
+        """
+        self.run_back(grad, scratch)
+        yield slice(None), scratch.flat_grad
+
+    def to_action(self, q: Tensor, scratch: Scratch) -> Tensor:
+        """The gradient of min(Q1, Q2) at the action, (B, A)."""
+        lesser = (q == q.amin(-1, keepdim=True)).float()
+        return self.below_action(self.run_back(lesser, scratch, weights=False))
+
+    def below_action(self, grad: Tensor) -> Tensor:
+        """From the first layer's output to the action."""
+        return torch.mm(grad, self.layers[0][0][:, -self.actions :])
 
 
 class Twin(Critic):
@@ -33,16 +51,17 @@ class Twin(Critic):
 
     def __init__(self, obs: int, skill: int, actions: int, hidden: int, out: int = 1) -> None:
         super().__init__(obs + skill + actions, hidden, hidden, out, norm=True, heads=2)
+        self.actions = actions
 
     def take_views(self) -> None:
         super().take_views()
         wide, last = (self.layers[i][0].chunk(2) for i in (1, 2))
         self.own = [(wide[h], last[h].chunk(2, 1)[h]) for h in (0, 1)]  # weights of each head
 
-    def run_back_lesser(self, q: Tensor, scratch: Scratch) -> Tensor:
+    def to_action(self, q: Tensor, scratch: Scratch) -> Tensor:
         """Half the work: a row goes back through its lesser head alone."""
         if q.device.type != "cpu":  # which would have to tell first how many rows go where
-            return super().run_back_lesser(q, scratch)
+            return super().to_action(q, scratch)
         first, into = q[:, 0] <= q[:, 1], scratch.grad[0]
         heads = zip((first, ~first), scratch.hidden[1].chunk(2, 1), self.own, strict=True)
         for chosen, units, (wide, last) in heads:
@@ -50,7 +69,7 @@ class Twin(Critic):
             active = units.index_select(0, rows).gt_(0)
             to_units = active.mul_(self.to_heads(last, scratch.x, rows))
             into.index_copy_(0, rows, torch.mm(to_units, wide))
-        return self.back_through_norm(into, scratch, weights=False)
+        return self.below_action(self.back_through_norm(into, scratch, weights=False))
 
     def to_heads(self, last: Tensor, _x: Tensor, _rows: Tensor) -> Tensor:
         """d Q / d units of a head with the last layer given, for some rows of x."""
@@ -60,7 +79,7 @@ class Twin(Critic):
 class Successor(Twin):
     """Both heads give a vector, which the skill turns into a value."""
 
-    copied = (*MLP.copied, "skill")
+    copied = (*Critic.copied, "skill")
 
     def __init__(self, obs: int, skill: int, actions: int, hidden: int) -> None:
         super().__init__(obs, skill, actions, hidden, out=skill)
@@ -90,15 +109,15 @@ class PerSkill(Critic):
 
     Rows are sorted by skill, and the wide layer of every pair works on its piece: the work of two
     heads, whatever their number. The last layer is so narrow that all skills are computed at once
-    and the others masked.
+    and the others masked. Pieces have no `run_back`; `gradients` and `to_action` are theirs.
     """
 
-    copied = (*MLP.copied, "skill")
+    copied = (*Critic.copied, "skill")
 
     def __init__(self, obs: int, skills: int, actions: int, hidden: int) -> None:
         trunk = max(1, hidden // 2)  # as in CeSD's code, 512 below heads of 1024
         super().__init__(obs + actions, trunk, hidden, 1, norm=True, heads=2 * skills)
-        self.skill = slice(obs, obs + skills)  # its columns in a row
+        self.actions, self.skill = actions, slice(obs, obs + skills)  # columns of a row
         self.leave_out_zeros()
 
     def leave_out_zeros(self) -> None:
@@ -145,26 +164,50 @@ class PerSkill(Critic):
         q = every.mul_(owner).sum(-1).t()
         return torch.empty_like(q).index_copy_(0, order, q), scratch
 
-    def run_back(self, grad: Tensor, scratch: Scratch, weights: bool = True) -> Tensor:
+    def gradients(self, grad: Tensor, scratch: Scratch) -> Iterator[tuple[slice, Tensor]]:
         order, sizes, owner = scratch.route
         below, units, (to_below, to_units) = scratch.norm[-1], scratch.hidden[1], scratch.grad
         wide, _, last, _ = self.by_skill(self.layers)
+        to_wide, to_bias, to_last, to_last_bias = self.by_skill(scratch.layer_grads)
         to_every = grad[order].t()[:, :, None] * owner  # (2, B, K)
         torch.bmm(to_every, last, out=self.by_head(to_units))
         relu_backward(to_units, units, 0, grad_input=to_units)
+        torch.mm(owner.t(), to_units, out=to_bias)
+        to_last.copy_(torch.bmm(to_every.mT, self.by_head(units)))
+        to_last_bias.copy_(to_every.sum(1)[:, :, None])
+
         pieces = [part.split(sizes) for part in (to_units, below, to_below)]
-        for piece, _, out, weight in zip(*pieces, wide, strict=True):
-            torch.mm(piece, weight, out=out)
-        if weights:
-            to_wide, to_bias, to_last, to_last_bias = self.by_skill(scratch.layer_grads)
-            for piece, seen, _, out in zip(*pieces, to_wide, strict=True):
-                torch.mm(piece.t(), seen, out=out)  # zero for a skill without rows
-            torch.mm(owner.t(), to_units, out=to_bias)
-            to_last.copy_(torch.bmm(to_every.mT, self.by_head(units)))
-            to_last_bias.copy_(to_every.sum(1)[:, :, None])
-        grad = self.back_through_norm(to_below, scratch, weights)
-        if weights:
-            layer_grad(grad, scratch.x, scratch.layer_grads[0])
+        each = list(zip(*pieces, wide, strict=True))
+        start, size = sum(self.sizes[:2]), wide[0].numel()
+        some = max(1, PIECE // size)  # skills at a time, all in the memory of the first
+        for first in range(0, self.count, some):
+            group = each[first : first + some]
+            for (piece, seen, out, weight), own in zip(group, to_wide, strict=False):
+                torch.mm(piece, weight, out=out)
+                torch.mm(piece.t(), seen, out=own)  # zero for a skill without rows
+            where = slice(start + first * size, start + (first + len(group)) * size)
+            yield where, to_wide[: len(group)].view(-1)
+
+        grad = self.back_through_norm(to_below, scratch, weights=True)
+        layer_grad(grad, scratch.x, scratch.layer_grads[0])
+        for where in (slice(start), slice(start + self.sizes[2], None)):
+            yield where, scratch.flat_grad[where]
+
+    def to_action(self, q: Tensor, scratch: Scratch) -> Tensor:
+        """Half the work: a row goes back through the lesser head of its skill alone."""
+        order, _, owner = scratch.route
+        second = (q[:, 1] < q[:, 0])[order].long()
+        head = owner.argmax(-1).mul_(2).add_(second)
+        rows, sizes = head.argsort(stable=True), head.bincount(minlength=self.heads).tolist()
+        units = scratch.hidden[1].view(2 * len(q), -1)  # of a row's two heads in turn
+        active = units.index_select(0, 2 * rows + second[rows]).gt_(0)
+        (wide, _), (last, _) = self.layers[1:]
+        to_below, wide = torch.empty_like(scratch.grad[0]), wide.view(self.heads, -1, wide.shape[1])
+        pieces = active.split(sizes), to_below.split(sizes)
+        for piece, out, own, weight in zip(*pieces, last, wide, strict=True):
+            torch.mm(piece.mul_(own), weight, out=out)
+        into = torch.index_select(to_below, 0, rows.argsort(), out=scratch.grad[0])
+        grad = self.below_action(self.back_through_norm(into, scratch, weights=False))
         return torch.empty_like(grad).index_copy_(0, order, grad)
 
     def every(self, x: Tensor, flat: Tensor) -> Tensor:

@@ -160,8 +160,7 @@ class DDPG(nn.Module):
         """Values and errors before the step, each (B, 2)."""
         q, taken = self.critic.run(x_action)
         errors = q - y[:, None]
-        self.critic.run_back(errors * (2 / len(q)), taken)
-        self.critic_optimizer.step([taken.flat_grad])
+        self.critic_optimizer.step_in_pieces(self.critic.gradients(errors * (2 / len(q)), taken))
         self.critic.give_back(taken)
         return q, errors
 
@@ -169,11 +168,8 @@ class DDPG(nn.Module):
         mean, taken = self.actor.run(x)
         action = (mean.tanh_() + noise).clamp_(-EDGE, EDGE)
         q, valued = self.critic.run(torch.cat([x, action], -1))
-        below = self.critic.run_back_lesser(q, valued)
-        to_action = self.critic.layers[0][0][:, -action.shape[1] :]
         slope = mean.square().sub_(1).div_(len(q))  # of -tanh, and the mean over the rows
-        through_tanh = torch.mm(below, to_action).mul_(slope)
-        self.actor.run_back(through_tanh, taken)
+        self.actor.run_back(self.critic.to_action(q, valued).mul_(slope), taken)
         self.actor_optimizer.step([taken.flat_grad])
         self.critic.give_back(valued)
         self.actor.give_back(taken)
