@@ -57,7 +57,7 @@ class Scratch:
     free: ClassVar[dict[tuple[Any, ...], list[Scratch]]] = {}  # by shape
 
     x: Tensor  # the input of the pass
-    norm: tuple[Tensor, Tensor, Tensor, Tensor]  # of the first layer: input, mean, 1 / std, output
+    norm: tuple[Tensor, ...]  # of the first layer: input, mean, 1 / std, output
     route: Any  # which rows went where, for a network that sends them different ways
     flat_grad: Tensor
     layer_grads: list[tuple[Tensor, Tensor]]
@@ -212,6 +212,7 @@ class MLP(nn.Module):
         return scratch
 
     def give_back(self, scratch: Scratch) -> None:
+        scratch.norm = ()  # the next to need memory finds it still in the cache
         scratch.pool.append(scratch)
         self.grads.append((scratch.flat_grad, scratch.layer_grads, scratch.norm_grads))
 

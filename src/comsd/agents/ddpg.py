@@ -133,9 +133,9 @@ class DDPG(nn.Module):
 
     def smoothing(self, n: int, like: Tensor, generator: torch.Generator) -> Tensor:
         """Clipped noise for the actions inside the losses, (n, B, A)."""
-        noise = torch.empty(n, *like.shape, device=like.device).normal_(generator=generator)
-        bound = self.config.noise_clip
-        return noise.mul_(self.config.noise).clamp_(-bound, bound)
+        std, bound = self.config.noise, self.config.noise_clip
+        noise = torch.empty(n, *like.shape, device=like.device)
+        return noise.normal_(0, std, generator=generator).clamp_(-bound, bound)
 
     def valued(self, x: Tensor, credit: Tensor | None) -> Tensor:
         """[s, z] with the skill whose value it is about."""
