@@ -239,10 +239,10 @@ def test_scratch_sees_no_skill(tmp_path: Path) -> None:
             "finetune SOURCE --task hopper_hop --rule best-of-k --agent.envs 20",
             "must fit into steps",
         ),
-        ("finetune SOURCE --task hopper_hop --agent.hidden 64", "option is '--agent.hidden'"),
+        ("finetune SOURCE --task hopper_hop --agent.hidden 64", "no option '--agent.hidden'"),
         (
             "combine SOURCE --task hopper_hop --agent.representation-steps 2",
-            "option is '--agent.representation-steps'",
+            "no option '--agent.representation-steps'",
         ),
         ("combine SOURCE --task hopper_hop --hold 0", "hold is 0; it must be at least 1"),
         ("pretrain comsd --env hopper_hop", "env is 'hopper_hop', a task"),

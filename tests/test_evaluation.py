@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import entropy
 
 from comsd.envs.maze import MAZES, REACH, MazeEnv
+from comsd.evaluation.base import Stopped
 from comsd.evaluation.maze import (
     CLAIMS,
     MEANINGS,
@@ -119,6 +121,26 @@ def test_jensen_shannon_bounds() -> None:
     assert jensen_shannon(np.array([1.0, 0]), np.array([0.5, 0.5])) == pytest.approx(
         0.558, abs=1e-3
     )
+
+
+def test_a_vote_is_won_by_the_most_and_a_tie_by_the_first() -> None:
+    """Six points and five neighbours: each sees the labels of all others, three against two."""
+    ends = np.arange(6, dtype=np.float32)[:, None].repeat(2, 1)
+    assert identification(ends, np.array([0, 0, 0, 1, 1, 1])) == 0  # its own are always two of five
+    assert identification(ends, np.array([0, 0, 0, 0, 1, 2])) == pytest.approx(4 / 6)
+    assert identification(ends[:3], np.array([1, 1, 0])) == pytest.approx(0)  # 0 before 1
+
+
+@pytest.mark.parametrize("after", [0, 10, 50, 51])
+def test_a_signal_ends_rollouts_and_measures(after: int) -> None:
+    """Fifty steps of the rollouts, then a row of skills at a time."""
+    calls = iter(range(100))
+
+    def evaluate(stopped: Callable[[], bool]) -> None:
+        measure(TREE, *rollouts(TREE, None, OneHot(3), 2, seed=0, stopped=stopped), stopped=stopped)
+
+    with pytest.raises(Stopped):
+        evaluate(lambda: next(calls) >= after)
 
 
 def test_a_handful_of_rollouts_can_be_measured() -> None:

@@ -206,7 +206,7 @@ def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:
             "agent.replay is 0; it must be at least 1",
         ),
         ("pretrain comsd --env walker --agent.replay 999999999999", "it must be at most"),
-        ("pretrain comsd --env walker --agent.horizon 9", "option is '--agent.horizon'"),
+        ("pretrain comsd --env walker --agent.horizon 9", "no option '--agent.horizon'"),
         ("pretrain diayn --env walker --space box", "allowed for diayn: one-hot"),
         ("pretrain comsd --env walker --agent.replay 2", "agent.n_step is 3; it must be at most 2"),
         ("pretrain comsd --env walker --agent.n-step 1001", "it must be at most 1000"),

@@ -121,7 +121,7 @@ def check_option(option: str, types: dict[str, Any], before: str) -> None:
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     listing = ", ".join(types) or "none"
     allowed = "--help lists all" if len(types) > MANY else f"allowed: {listing}"
-    raise InputError(f"option is {option!r}{hint}; {allowed}")
+    raise InputError(f"there is no option {option!r}{hint}; {allowed}")
 
 
 def options_of(

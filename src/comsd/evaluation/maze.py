@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
+from scipy.special import entr
 
 from comsd.envs.maze import MAZES, Maze, MazeEnv
+from comsd.evaluation.base import Stopped, never
 from comsd.learners.base import Learner, Policy
 from comsd.skills import SkillSpace
 
@@ -74,11 +75,12 @@ def rollouts(
     *,
     greedy: bool = False,
     random_start: bool = False,
+    stopped: Callable[[], bool] = never,
 ) -> tuple[NDArray[np.float32], Cells]:
     """Positions (skills, rollouts, time, 2) and the cells they are in, (skills, rollouts, time).
 
     Without a policy of uniformly random actions. A position in float32 may lie on a wall, so the
-    environment says which side it is on.
+    environment says which side it is on. Raises `Stopped` when `stopped` says so.
     """
     skills = space.grid(space.dim)
     env_seed, action_seed = np.random.SeedSequence(seed).generate_state(2)
@@ -87,6 +89,8 @@ def rollouts(
     skill = skills.repeat_interleave(per_skill, 0)
     path, cells = [env.reset()], [env.cell]
     for _ in range(env.horizon):
+        if stopped():
+            raise Stopped
         if policy is None:
             action = rng.uniform(-1, 1, (env.num_envs, 2)).astype(np.float32)
         else:
@@ -122,16 +126,16 @@ def identification(ends: NDArray[np.float32], label: Cells) -> float:
     is_self = nearest == rows[:, None]
     is_self[~is_self.any(1), -1] = True  # many coincident points: drop the last instead
     votes = label[nearest[~is_self].reshape(len(ends), neighbours)]
-    ballots = np.zeros((len(ends), label.max() + 1), dtype=int)
-    np.add.at(ballots, (np.repeat(rows, neighbours), votes.ravel()), 1)
-    return float((ballots.argmax(1) == label).mean())
+    agree = (votes[:, :, None] == votes[:, None, :]).sum(2)
+    first = np.where(agree == agree.max(1, keepdims=True), votes, label.max() + 1).min(1)
+    return float((first == label).mean())
 
 
-def jensen_shannon(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
-    """Distance in [0, 1]: the root of the divergence in bits."""
-    middle = (p + q) / 2
-    divergence = entropy(middle, base=2) - (entropy(p, base=2) + entropy(q, base=2)) / 2
-    return float(np.sqrt(max(divergence, 0.0)))
+def jensen_shannon(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Distance in [0, 1] between distributions along the last axis: the root of their divergence
+    in bits."""
+    apart = entr((p + q) / 2) - (entr(p) + entr(q)) / 2
+    return np.sqrt(np.maximum(apart.sum(-1) / math.log(2), 0.0))
 
 
 def owners(ends: Cells, places: list[set[int]]) -> list[int | None]:
@@ -145,9 +149,13 @@ def owners(ends: Cells, places: list[set[int]]) -> list[int | None]:
 
 
 def measure(
-    maze: Maze, paths: NDArray[np.float32], cells: Cells, seed: int = 0
+    maze: Maze,
+    paths: NDArray[np.float32],
+    cells: Cells,
+    seed: int = 0,
+    stopped: Callable[[], bool] = never,
 ) -> dict[str, float]:
-    """All metrics of what `rollouts` returns."""
+    """All metrics of what `rollouts` returns. Raises `Stopped` when `stopped` says so."""
     num_skills, per_skill, length = cells.shape
     num_cells, log_skills = len(maze.cells), math.log(num_skills)
     label = np.repeat(np.arange(num_skills), per_skill)
@@ -158,7 +166,12 @@ def measure(
     when = np.random.default_rng(seed).integers(1, length, size=(num_skills, per_skill, 1))
     sometime = np.take_along_axis(cells, when, 2)
     arms, branches = owners(ends, maze.arms), owners(ends, maze.branches)
-    distances = [jensen_shannon(share[i], share[j]) for i, j in combinations(range(num_skills), 2)]
+    rows = []
+    for i in range(num_skills - 1):
+        if stopped():
+            raise Stopped
+        rows.append(jensen_shannon(share[i], share[i + 1 :]))
+    distances = np.concatenate(rows)
     visited = share.sum(0) > 0
     territory = np.bincount(share.argmax(0)[visited], minlength=num_skills)
     owned = [o for o in arms + branches if o is not None]
@@ -175,7 +188,7 @@ def measure(
         "time_information": corrected_information(label, sometime.ravel()) / log_skills,
         "occupancy_distance": float(np.mean(distances)),
         "nearest_occupancy_distance": float(np.min(distances)),
-        "duplicate_pairs": float(np.sum(np.array(distances) < DUPLICATES)),
+        "duplicate_pairs": float(np.sum(distances < DUPLICATES)),
         "territory_evenness": entropy(territory) / log_skills,
         "skills_without_territory": float(np.sum(territory == 0)),
     }
@@ -197,15 +210,23 @@ class MazeEvaluator:
         self.maze = MAZES[run.spec.name.removeprefix("maze-")]
         self.space, self.per_skill = run.space, settings.rollouts
         self.seed = int(run.seeds()[3].generate_state(1)[0])  # apart from all training
+        self.stopped = never
         named = run.spec.name == "maze-tree" and settings.space == "one-hot"
         self.bounds = CLAIMS.get(settings.skills, {}) if named else {}
 
     def follow(self, learner: Learner, stopped: Callable[[], bool]) -> dict[str, float] | None:
-        return self.measure(learner.agent)
+        self.stopped = stopped
+        try:
+            return self.measure(learner.agent)
+        except Stopped:
+            return None
+        finally:
+            self.stopped = never
 
     def measure(self, policy: Policy | None, **options: bool) -> dict[str, float]:
-        seen = rollouts(self.maze, policy, self.space, self.per_skill, self.seed, **options)
-        return measure(self.maze, *seen, self.seed)
+        what, stopped = (self.maze, policy, self.space, self.per_skill, self.seed), self.stopped
+        seen = rollouts(*what, stopped=stopped, **options)
+        return measure(self.maze, *seen, self.seed, stopped)
 
     def draw(self, axes: Axes, policy: Policy) -> None:
         draw_maze(axes, self.maze, rollouts(self.maze, policy, self.space, SHOWN, self.seed)[0])
