@@ -268,3 +268,15 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
     assert message in err
     assert err.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("command", ["finetune", "combine"])
+def test_help_shows_the_settings_of_the_run_if_it_is_named(
+    command: str, source: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, general, _ = call(f"{command} --help", capsys)
+    assert code == 0
+    assert "(default: paper)" in general
+    code, own, _ = call(f"{command} {source.path} --task hopper_hop --help", capsys)
+    assert code == 0
+    assert "(default: smoke)" in own

@@ -174,13 +174,15 @@ def config(words: list[str]) -> None:
 
 ADAPTING = """\
 RUN is a finished pre-training on a robot, --task one of its tasks (`comsd envs`).
-Preset, width and the rule for the skill come from RUN; shown are the paper's."""
+Preset, width and the rule for the skill come from RUN; shown are the paper's.
+With RUN and --task before --help, theirs."""
 REFERENCE = "\n--scratch in place of RUN: plain DDPG without skills."
 
 
 def adapt(command: Literal["finetune", "combine"], words: list[str]) -> None:
     usage = f"comsd {command} RUN --task TASK"
-    if "-h" in words or "--help" in words:
+    wants_help, named = {"-h", "--help"} & {*words}, words and not words[0].startswith("-")
+    if wants_help and not (named and peek(words, "--task")):
         steps = sourced("paper, hyper-parameter table", run__steps=COMBINED_STEPS["paper"])
         adapted = steps if command == "combine" else {}
         stage = partial(resolve, "task", next(iter(TASKS)), "paper", stage=command, adapted=adapted)
