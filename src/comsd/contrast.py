@@ -119,14 +119,14 @@ class Contrast(nn.Module):
         query, norm = (None, None) if self.skills_are_axes else normalise(raw)
         form = self.temperature, self.constant
         nce = info_nce_gradient(query, key, owner, *form)
-        f1.run_back(nce.to_key, *passes)
         grads = [part.flat_grad for part in passes]
-        if f2 is not None and skill_pass is not None:
+        if f2 is not None and skill_pass is not None:  # first, while it is in the cache
             assert query is not None
             assert norm is not None
             assert nce.to_query is not None
             f2.run_back(through_norm(nce.to_query, query, norm), skill_pass)
             grads.append(skill_pass.flat_grad)
             f2.give_back(skill_pass)
+        f1.run_back(nce.to_key, *passes)
         f1.give_back(*passes)
         return Contrasted(states, key, query, owner, nce.own), nce.loss, grads
