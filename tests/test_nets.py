@@ -17,6 +17,7 @@ from comsd.nets import (
     run_back_through,
     run_through,
     with_gradient,
+    without_gradient,
 )
 from comsd.types import ObsInfo
 
@@ -244,3 +245,20 @@ def test_many_rows_give_what_they_give_in_pieces() -> None:
     with torch.no_grad():
         apart = torch.cat([net(piece) for piece in x.split(100)])
         torch.testing.assert_close(net(x), apart, rtol=1e-4, atol=1e-5)
+
+
+def test_without_gradient_nothing_is_recorded_and_afterwards_all_is_as_before() -> None:
+    @without_gradient
+    def twice(x: Tensor, *, fail: bool = False) -> Tensor:
+        assert not torch.is_grad_enabled()
+        if fail:
+            raise ValueError
+        return without_gradient(lambda y: y * 2)(x)
+
+    x = torch.ones(3, requires_grad=True)
+    assert not twice(x).requires_grad
+    with pytest.raises(ValueError):  # noqa: PT011
+        twice(x, fail=True)
+    assert torch.is_grad_enabled()
+    (grad,) = torch.autograd.grad((x * twice(x)).sum(), [x])
+    assert grad.tolist() == [2, 2, 2]

@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from comsd.config import setting
@@ -99,7 +98,7 @@ class Contrast(nn.Module):
         """(B, B): cosine of the skill of row i with the transition of row j."""
         return own_query(x.query, x.owner) @ unit(x.key).T
 
-    @torch.no_grad()
+    @without_gradient
     def descend(self, batch: Batch, optimizer: Adam) -> tuple[Contrasted, Tensor]:
         """One step down the loss; what was embedded on the way, and the loss before the step."""
         embedded, loss, grads = self.gradients(batch)

@@ -33,17 +33,25 @@ THIN = 4, 96  # inputs so few have their weights' gradient computed transposed: 
 CACHE, MANY = 2**17, 512  # activations that stay in the cache; rows that a product needs
 FEW, LARGE = (8, 32), 2**20  # rows and weights whose product is computed transposed
 
+past_autograd = torch._C._AutoDispatchBelowAutograd
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def without_gradient(function: Callable[P, R]) -> Callable[P, R]:
-    """`torch.no_grad` for small steps: it costs 4 us, and nothing where gradients are off."""
-    guarded = torch.no_grad()(function)
+    """`torch.no_grad` for what has no use for autograd: operations do not even pass through it.
+
+    That saves a tenth of the time of small ones. Nothing inside can turn gradients on again.
+    """
+    plain = torch.no_grad()(function)
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        return (guarded if torch.is_grad_enabled() else function)(*args, **kwargs)
+        if torch.compiler.is_compiling():
+            return plain(*args, **kwargs)
+        with past_autograd():
+            return (plain if torch.is_grad_enabled() else function)(*args, **kwargs)
 
     return call
 

@@ -176,6 +176,7 @@ class ParticleEntropy(nn.Module):
         self.k, self.form, self.scale, self.clip = k, form, scale, clip
         self.moments = RunningMoments()
 
+    @without_gradient
     def forward(
         self, source: Tensor, target: Tensor | None = None, *, group: Tensor | None = None
     ) -> Tensor:

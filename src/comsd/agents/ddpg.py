@@ -20,7 +20,7 @@ from comsd.agents.base import AgentConfig
 from comsd.agents.critics import CRITICS
 from comsd.config import setting
 from comsd.envs.base import Array
-from comsd.nets import MLP, Adam
+from comsd.nets import MLP, Adam, without_gradient
 from comsd.skills import SkillSpace
 from comsd.types import Batch, Metrics, ObsInfo
 
@@ -131,6 +131,7 @@ class DDPG(nn.Module):
             "ddpg/squared_error": errors.square_(),
         }
 
+    @without_gradient
     def smoothing(self, n: int, like: Tensor, generator: torch.Generator) -> Tensor:
         """Clipped noise for the actions inside the losses, (n, B, A)."""
         std, bound = self.config.noise, self.config.noise_clip
@@ -141,6 +142,7 @@ class DDPG(nn.Module):
         """[s, z] with the skill whose value it is about."""
         return x if credit is None else torch.cat([x[:, : self.obs_dim], credit], -1)
 
+    @without_gradient
     def bootstrap(
         self,
         next_x: Tensor,
@@ -156,6 +158,7 @@ class DDPG(nn.Module):
     # The two steps have their gradients written out, which takes two thirds of autograd's time;
     # `critic_loss` and `actor_loss` say what they descend (tests hold one to the other).
 
+    @without_gradient
     def critic_step(self, x_action: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Values and errors before the step, each (B, 2)."""
         q, taken = self.critic.run(x_action)
@@ -164,6 +167,7 @@ class DDPG(nn.Module):
         self.critic.give_back(taken)
         return q, errors
 
+    @without_gradient
     def actor_step(self, x: Tensor, noise: Tensor) -> None:
         mean, taken = self.actor.run(x)
         action = (mean.tanh_() + noise).clamp_(-EDGE, EDGE)

@@ -198,7 +198,7 @@ class PPO(nn.Module):
 
         return play
 
-    @torch.no_grad()
+    @without_gradient
     def update(
         self, batch: Batch, reward: Tensor, num_envs: int, rng: np.random.Generator
     ) -> Metrics:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from comsd.config import Setting, setting, sourced
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import MLP, Adam, run_back_through, run_through
+from comsd.nets import MLP, Adam, run_back_through, run_through, without_gradient
 from comsd.skills import OneHot, SkillSpace, Sphere
 from comsd.terms import ParticleEntropy, normalise, through_norm, unit
 from comsd.types import Batch, Metrics, ObsInfo
@@ -66,7 +66,7 @@ class APS(Method):
         loss = -(batch.skill * unit(features)).sum(-1).mean()  # Eq. 1, 2
         return loss, {"aps/loss": loss.detach()}
 
-    @torch.no_grad()
+    @without_gradient
     def descend(self, batch: Batch, optimizer: Adam) -> tuple[Tensor, Metrics]:
         """The gradient of Eq. 2 written out."""
         features, passes = run_through([self.phi], self.standardise(batch.next_obs))

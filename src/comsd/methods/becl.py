@@ -18,7 +18,7 @@ from torch import Tensor
 
 from comsd.config import Setting, setting, sourced
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import MLP, Adam, run_back_through, run_through, with_gradient
+from comsd.nets import MLP, Adam, run_back_through, run_through, with_gradient, without_gradient
 from comsd.skills import OneHot, SkillSpace
 from comsd.terms import normalise, partners, through_norm
 from comsd.types import Batch, Metrics, ObsInfo
@@ -95,7 +95,7 @@ class BeCL(Method):
         loss, to_f = self.gradient(features)
         return with_gradient(loss, (features.f, to_f)), {"becl/loss": loss}
 
-    @torch.no_grad()
+    @without_gradient
     def descend(self, batch: Batch, optimizer: Adam) -> tuple[Features, Metrics]:
         f, passes = run_through(self.nets, self.standardise(batch.next_obs))
         features = self.compare(f, batch.skill)
@@ -103,7 +103,7 @@ class BeCL(Method):
         optimizer.step(run_back_through(self.nets, passes, to_f))
         return features, {"becl/loss": loss}
 
-    @torch.no_grad()
+    @without_gradient
     def gradient(self, features: Features) -> tuple[Tensor, Tensor]:
         """The mean of Eq. 2 over the rows that are not alone, and its gradient in f."""
         _, u, norm, partner, e, total, ratio, alone = features
