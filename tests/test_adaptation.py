@@ -280,3 +280,33 @@ def test_help_shows_the_settings_of_the_run_if_it_is_named(
     code, own, _ = call(f"{command} {source.path} --task hopper_hop --help", capsys)
     assert code == 0
     assert "(default: smoke)" in own
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"skills": 5}, "skills cannot be chosen"),
+        ({"space": "one-hot"}, "space cannot be chosen"),
+        ({"agent": {"hold": 7}}, "agent.hold cannot be chosen"),
+    ],
+)
+def test_what_an_adaptation_decides_is_no_setting_in_python_either(
+    settings: dict[str, Any], message: str, source: Run, tmp_path: Path
+) -> None:
+    place = tmp_path / "run"
+    for start in (
+        lambda: comsd.finetune(source, task="hopper_hop", run=place, **settings),
+        lambda: comsd.finetune(None, task="hopper_hop", run=place, preset="smoke", **settings),
+        lambda: comsd.combine(source, task="hopper_hop", run=place, **settings),
+    ):
+        with pytest.raises(InputError, match=message):
+            start()
+    with pytest.raises(InputError, match="env is 'hopper_hop', a task"):
+        comsd.pretrain("comsd", env="hopper_hop", run=place)
+    assert not place.exists()
+
+
+def test_skills_of_double_precision_act_as_well(source: Run) -> None:
+    obs, skill = torch.zeros(1, 15), source.space.grid(1)
+    wanted = source.policy.act(obs, skill)
+    assert torch.equal(source.policy.act(obs.double(), skill.double()), wanted)

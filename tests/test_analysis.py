@@ -130,6 +130,16 @@ def test_the_figures_equal_direct_computation(run: Run, analysis: comsd.Analysis
     assert analysis.metrics == metrics
 
 
+def test_what_is_watched_is_kept_step_by_step(run: Run) -> None:
+    """The simulator writes over what it gives to read."""
+    look, skills = RobotEvaluator(run), sweeps(run.space)["constant"][:2]
+    motion = look.watch(run.policy, skills)
+    for series in (motion.height, motion.speed, motion.spin):
+        assert series.shape == (2, HORIZON)
+        assert (series.std(1) > 1e-6).all()
+    assert (motion.qpos.std(1) > 1e-6).any(1).all()
+
+
 def test_every_sweep_is_rolled_out_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     rolled: list[tuple[int, int]] = []
     original = RobotEvaluator.steps

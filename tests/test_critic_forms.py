@@ -111,6 +111,20 @@ def test_the_gradient_of_the_lesser_value_equals_autograd(form: str, shift: int)
     torch.testing.assert_close(to_action, to_x[:, -ACTIONS:])
 
 
+def test_heads_that_agree_count_once() -> None:
+    """The general form and the one that leaves the greater head out take the same of two."""
+    critic, x = make("plain"), rows_for("plain")
+    with torch.no_grad():
+        for part in (critic.layers[1][0], critic.layers[1][1]):
+            part.chunk(2)[1].copy_(part.chunk(2)[0])
+        last = critic.layers[2][0]
+        last[1, HIDDEN:] = last[0, :HIDDEN]
+        q, taken = critic.run(x)
+        assert torch.equal(q[:, 0], q[:, 1])
+        other = critic.run(x)[1]
+        torch.testing.assert_close(Critic.to_action(critic, q, taken), critic.to_action(q, other))
+
+
 @pytest.mark.parametrize("form", CRITICS)
 def test_the_steps_of_ddpg_follow_the_losses(form: str) -> None:
     agent, b = agent_with(form), batch_for(form)

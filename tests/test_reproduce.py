@@ -339,6 +339,9 @@ def test_unfinished_runs_are_named_and_not_counted(tmp_path: Path) -> None:
     record["config"]["run"] |= {"steps": 2000, "seed": 2}
     (place / "config.json").write_text(json.dumps(record))
     assert "comsd-1 (its config says otherwise)" in write_report(tmp_path).read_text()
+    (place / "config.json").write_text("{")
+    assert "comsd-1 (" in (page := write_report(tmp_path).read_text())
+    assert "config.json is damaged" in page
 
 
 # --- the paper's numbers --------------------------------------------------------------------------

@@ -208,9 +208,15 @@ def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:
         ("pretrain comsd --env walker --agent.replay 999999999999", "it must be at most"),
         ("pretrain comsd --env walker --agent.horizon 9", "no option '--agent.horizon'"),
         ("pretrain diayn --env walker --space box", "allowed for diayn: one-hot"),
-        ("pretrain comsd --env walker --agent.replay 2", "agent.n_step is 3; it must be at most 2"),
+        ("pretrain comsd --env walker --agent.replay 5", "agent.n_step is 3; it must be at most 2"),
+        ("pretrain comsd --env walker --steps 4000", "steps is 4000; it must be more than"),
+        ("pretrain comsd --env walker --agent.target-ema 2", "agent.target_ema is 2.0"),
         ("pretrain comsd --env walker --agent.n-step 1001", "it must be at most 1000"),
         ("pretrain comsd --env walker --agent.batch-size 8", "method.k is 16; it must be at most"),
+        (
+            "pretrain comsd --env walker --agent.batch-size 16 --method.knn-form log",
+            "method.k is 16; it must be at most 15",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(

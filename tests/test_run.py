@@ -266,6 +266,22 @@ def test_dying_while_the_same_step_is_saved_again_loses_nothing(
     assert checkpoint.latest(folder)[0]["agent"]["x"].tolist() == [0, 0]
 
 
+def test_what_was_saved_before_the_same_step_again_never_comes_back(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    for step in (1, 3, 3):
+        checkpoint.save(folder, step, {"agent": {"x": torch.full((2,), float(step))}})
+    assert sorted(place.name for place in folder.iterdir()) == [f"{1:012d}", f"{3:012d}"]
+    flip(folder / f"{3:012d}" / "agent.safetensors")
+    assert checkpoint.latest(folder, set_aside=True)[0]["agent"]["x"].tolist() == [1, 1]
+    checkpoint.save(folder, 2, {"agent": {"x": torch.full((2,), 2.0)}})
+    assert sorted(place.name for place in checkpoint.found(folder)) == [f"{1:012d}", f"{2:012d}"]
+
+
+def test_a_maze_run_has_no_skill_of_its_own(finished: Path) -> None:
+    with pytest.raises(InputError, match="has not settled on a skill"):
+        _ = Run(finished).skill
+
+
 def test_no_whole_checkpoint_is_an_error_that_names_the_files(run_copy: Path) -> None:
     for place in checkpoint.found(run_copy / "checkpoints"):
         flip(place / "agent.safetensors")

@@ -34,6 +34,16 @@ def test_flags_and_grids_stay_in_range(space: SkillSpace, rng: np.random.Generat
         assert bool(((flag >= -1e-6) & (flag <= 1 + 1e-6)).all())
 
 
+@pytest.mark.parametrize("space", [OneHot(16), Box(4), Sphere(5)])
+@pytest.mark.parametrize("n", [2, 4, 11])
+def test_flags_run_along_the_whole_range(space: SkillSpace, n: int) -> None:
+    skills = space.flags(n)
+    assert skills.shape == (n, space.dim)
+    assert space.flag(skills).tolist() == pytest.approx(np.linspace(0, 1, n), abs=0.5 / 15)
+    if isinstance(space, Sphere):
+        assert skills.norm(dim=-1).tolist() == pytest.approx([1] * n)
+
+
 @pytest.mark.parametrize("kind", SPACES)
 def test_distinct_gives_every_skill_back(kind: str, rng: np.random.Generator) -> None:
     skill = SPACES[kind](4).sample(50, rng)

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from comsd.config import Config, Setting, Settings, Stage, resolve, setting, sourced
+from comsd.config import (
+    Config,
+    Setting,
+    Settings,
+    Stage,
+    check_free,
+    resolve,
+    setting,
+    sourced,
+)
 from comsd.envs import Env, env_spec
 from comsd.envs.mujoco import HORIZON
 from comsd.envs.skills import SkillEnv
@@ -90,6 +99,7 @@ def inherited(source: Run) -> dict[str, Setting]:
 
 
 def resolve_scratch(task: str, preset: str, **overrides: Any) -> tuple[Config, dict[str, str]]:
+    check_free("scratch", overrides)
     hold = sourced("one behaviour, no skills", agent__hold=HORIZON)
     env_spec(task, "task")
     return resolve("task", task, preset, stage="scratch", adapted=hold, **overrides)
@@ -98,6 +108,7 @@ def resolve_scratch(task: str, preset: str, **overrides: Any) -> tuple[Config, d
 def resolve_finetune(
     source: Run, task: str, preset: str | None = None, **overrides: Any
 ) -> tuple[Config, dict[str, str]]:
+    check_free("finetune", overrides)
     check_source(source, task)
     before, method = source.config.run, METHODS[source.config.run.method]
     centred = method.usual_skill(source.space) is not None
@@ -147,12 +158,6 @@ def check_rule(config: Config, source: Run) -> None:
             f"tries is {how.tries}; agent.random_steps / tries must be an episode of {HORIZON} "
             "steps or an even part of one, and all tries must fit into steps"
         )
-    before = source.config.run
-    kept = {"space": before.space, "skills": before.skills}
-    if changed := [name for name, value in kept.items() if getattr(config.run, name) != value]:
-        raise InputError(f"{changed[0]} is that of the pre-trained run and cannot be changed")
-    if getattr(config.agent, "hidden", 0) != getattr(source.config.agent, "hidden", 0):
-        raise InputError("agent.hidden is that of the pre-trained run and cannot be changed")
     if how.rule == "fixed" and method.usual_skill(source.space) is None:
         raise InputError(
             f"rule is 'fixed', but {source.space.kind} skills have none that stands out; "
@@ -163,6 +168,7 @@ def check_rule(config: Config, source: Run) -> None:
 def resolve_combine(
     source: Run, task: str, preset: str | None = None, **overrides: Any
 ) -> tuple[Config, dict[str, str]]:
+    check_free("combine", overrides)
     check_source(source, task)
     preset = preset or source.config.run.preset
     adapted = inherited(source) | sourced("one controller, no skills", agent__hold=HORIZON)

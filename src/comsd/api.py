@@ -9,7 +9,7 @@ from typing import Any
 
 from comsd.adaptation import resolve_combine, resolve_finetune, resolve_scratch
 from comsd.analysis import Analysis, analyse_robot
-from comsd.config import resolve
+from comsd.config import check_free, resolve
 from comsd.errors import InputError
 from comsd.evaluation import evaluator
 from comsd.loop import prepare, readable_failures, train
@@ -36,6 +36,7 @@ def pretrain(
     Settings: those of the run by name (`skills=10, seed=1, steps=100_000`), those of the method
     and of the agent as dicts (`method={"alpha": 0.2}, agent={"lr": 1e-4}`).
     """
+    check_free("pretrain", settings)
     config, sources = resolve(method, env, preset, **settings)
     started = Run.create(run, config, sources)
     train(started, report)

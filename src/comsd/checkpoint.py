@@ -203,10 +203,12 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
             files[name] = hashlib.sha256(content).hexdigest()
         manifest = {"format": FORMAT, "step": step, "files": files, "state": tree}
         write_json(aside / MANIFEST, {**manifest, "seal": seal(manifest)})
+        before = folder / f".tmp-{place.name}{BEFORE}"
         if place.exists():  # the same step again
-            place.rename(folder / f".tmp-{place.name}{BEFORE}")
+            place.rename(before)
         aside.rename(place)
         flush(folder)
+        shutil.rmtree(before, ignore_errors=True)  # `mend` is only for a death in between
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise

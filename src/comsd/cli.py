@@ -139,10 +139,6 @@ def chosen(command: str, words: list[str]) -> tuple[Config, dict[str, str], Path
             raise InputError(f"method is missing: comsd {command} METHOD --env ENV; {listing}")
     method, rest = words[0], words[1:]
     env = peek(rest, "--env") or RunSettings.env
-    if env in TASKS:
-        raise InputError(
-            f"env is {env!r}, a task; skills are discovered without one; allowed: {', '.join(ENVS)}"
-        )
     preset = peek(rest, "--preset") or RunSettings.preset
     about = (
         f"METHOD is one of {', '.join(METHODS)}.\nThe values below are those of {method} on {env}."

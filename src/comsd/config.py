@@ -127,6 +127,19 @@ class RunSettings(Settings):
             raise InputError(f"device is {self.device!r}; allowed: cpu, cuda, cuda:N")
         if self.skills < 2 and self.space != "none":
             raise InputError(f"skills is {self.skills}; it must be at least 2")
+        if self.skills > 0 and self.space == "none":
+            raise InputError(f"skills is {self.skills}; it must be 0 in the space 'none'")
+
+
+NAMED = {"run.stage", "run.method"}
+ADAPTED = NAMED | {"run.env", "run.space", "run.skills", "adapt.source", "agent.hold"}
+ADAPTED |= {"agent.representation_steps"}  # there is no representation
+FIXED: dict[str, set[str]] = {  # what cannot be chosen in a stage, since it follows from others
+    "pretrain": NAMED,
+    "finetune": ADAPTED | {"agent.hidden"},
+    "combine": ADAPTED,
+    "scratch": ADAPTED,
+}
 
 
 @dataclass(frozen=True)
@@ -185,13 +198,17 @@ def resolve(
     """
     from comsd.adaptation import STAGES
     from comsd.agents import AGENTS
-    from comsd.envs import env_spec
+    from comsd.envs import ENVS, TASKS, env_spec
     from comsd.methods import METHODS
     from comsd.methods.task import TaskReward
 
     pretraining = stage == "pretrain"
     method_class = choose("method", method, METHODS) if pretraining else TaskReward
     spec = env_spec(env)
+    if pretraining and env in TASKS:
+        raise InputError(
+            f"env is {env!r}, a task; skills are discovered without one; allowed: {', '.join(ENVS)}"
+        )
     preset_values = choose("preset", preset, spec.presets)
 
     layers: dict[str, Setting] = dict(spec.values)
@@ -235,6 +252,16 @@ def resolve(
             f"space is {config.run.space!r}; allowed for {method}: {', '.join(allowed)}"
         )
     return config, sources
+
+
+def check_free(stage: Stage, overrides: Mapping[str, Any]) -> None:
+    """Raise InputError where one of the overrides of `resolve` is no matter of choice."""
+    for key, value in overrides.items():
+        names = [f"{key}.{k}" for k in value] if isinstance(value, Mapping) else [f"run.{key}"]
+        for name in FIXED[stage].intersection(names):
+            raise InputError(
+                f"{name.removeprefix('run.')} cannot be chosen: {stage} says what it is"
+            )
 
 
 def from_json(data: Mapping[str, Mapping[str, Any]]) -> Config:

@@ -85,7 +85,7 @@ def train(run: Run, report: Callable[[str], None]) -> None:
         if learner.steps > 0 and learner.steps != run.saved_at:
             run.save(learner, time.monotonic() - began)
         if stop.signal is not None and (learner.steps < settings.steps or run.evaluation_due):
-            at = f"stopped at step {learner.steps:,} and saved"
+            at = f"stopped at step {learner.steps:,}" + (" and saved" if learner.steps else "")
             raise Interrupted(f"{at}; `comsd resume {run.path}` continues", stop.signal)
 
 

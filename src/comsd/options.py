@@ -10,22 +10,12 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import tyro
 
-from comsd.config import Config, Settings, choose
+from comsd.config import FIXED, Config, Settings, choose
 from comsd.errors import InputError
 
 Arg = tyro.conf.arg
 MANY = 12  # options that no message lists
 Resolver = Callable[..., tuple[Config, dict[str, str]]]  # explicit settings -> config, sources
-
-NAMED = {"run.stage", "run.method"}
-ADAPTED = NAMED | {"run.env", "run.space", "run.skills", "adapt.source", "agent.hold"}
-ADAPTED |= {"agent.representation_steps"}  # there is no representation
-FIXED = {  # what the command itself says, per stage
-    "pretrain": NAMED,
-    "finetune": ADAPTED | {"agent.hidden"},
-    "combine": ADAPTED,
-    "scratch": ADAPTED,
-}
 
 
 def shown(config: Config) -> Iterator[tuple[str, str, Settings, dataclasses.Field[Any]]]:

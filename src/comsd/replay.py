@@ -204,7 +204,7 @@ class Replay:
             todo = todo[~good.cpu().numpy()]
             if not len(todo):
                 return first, env
-        raise RunError("the replay holds no whole window")  # n is longer than an episode
+        raise RunError("the replay holds no whole window")
 
     # --- state --------------------------------------------------------------------------------
 

@@ -325,7 +325,7 @@ class Run:
     @property
     def skill(self) -> Tensor:
         """The skill that was adapted, (Z,)."""
-        skill = self._read("rule")["skill"]
+        skill = None if self.pretrains else self._read("rule")["skill"]
         if skill is None:
             raise InputError(f"run {self.path} has not settled on a skill")
         return skill

@@ -111,6 +111,9 @@ class OneHot(SkillSpace):
     def flag(self, skill: Tensor) -> Tensor:
         return self.index(skill) / (self.dim - 1)
 
+    def flags(self, n: int) -> Tensor:
+        return self.encode(torch.linspace(0, self.dim - 1, n).round().long())
+
     def decode(self, u: Tensor) -> Tensor:
         return self.encode(u.argmax(-1))
 
@@ -175,6 +178,13 @@ class Sphere(SkillSpace):
 
     def flag(self, skill: Tensor) -> Tensor:
         return (skill[..., 0] + 1) / 2
+
+    def flags(self, n: int) -> Tensor:
+        """Half way round the circle of the first two coordinates."""
+        skill = torch.zeros(n, self.dim)
+        skill[:, 0] = torch.linspace(-1, 1, n)
+        skill[:, 1] = (1 - skill[:, 0].square()).sqrt()
+        return skill
 
     def decode(self, u: Tensor) -> Tensor:
         return F.normalize(u, dim=-1)

@@ -38,7 +38,8 @@ class Critic(MLP):
 
     def to_action(self, q: Tensor, scratch: Scratch) -> Tensor:
         """The gradient of min(Q1, Q2) at the action, (B, A)."""
-        lesser = (q == q.amin(-1, keepdim=True)).float()
+        first = q[:, :1] <= q[:, 1:]
+        lesser = torch.cat([first, ~first], 1).to(q.dtype)
         return self.below_action(self.run_back(lesser, scratch, weights=False))
 
     def below_action(self, grad: Tensor) -> Tensor:

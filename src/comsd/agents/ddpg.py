@@ -45,7 +45,9 @@ class DDPGConfig(AgentConfig):
     )
     noise: float = setting(0.2, "standard deviation of the exploration noise", PAPER, low=0)
     noise_clip: float = setting(0.3, "bound of the noise in the losses", PAPER, low=0)
-    target_ema: float = setting(0.01, "share of the critic in its target, per update", PAPER, low=0)
+    target_ema: float = setting(
+        0.01, "share of the critic in its target, per update", PAPER, low=0, high=1
+    )
     compile: bool = setting(False, "torch.compile the losses; needs a C++ compiler", "this library")
 
 
@@ -90,7 +92,7 @@ class DDPG(nn.Module):
 
     def player(self, skill: Tensor, rng: np.random.Generator | None) -> Callable[[Array], Array]:
         """`act` for one skill per environment that stays: from observations to actions."""
-        x = torch.cat([torch.zeros(len(skill), self.obs_dim), skill.cpu()], -1)
+        x = torch.cat([torch.zeros(len(skill), self.obs_dim), skill.cpu().float()], -1)
         seen = x[:, : self.obs_dim].numpy()
 
         def play(obs: Array) -> Array:

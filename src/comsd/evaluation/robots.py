@@ -158,10 +158,10 @@ class RobotEvaluator:
         """The roll-outs of a sweep with all that is needed to draw and to describe them."""
         env = RobotEnv(self.robot, None, [0] * len(skills), also=MOTION)
         robot, x = self.robot, env.readings
-        rows = [
-            (obs, x["qpos"].copy(), robot.height(x).copy(), robot.speed(x).copy(), robot.spin(x))
-            for obs in self.steps(env, policy, skills, HORIZON)
-        ]
+        rows = []
+        for obs in self.steps(env, policy, skills, HORIZON):
+            seen = obs, x["qpos"], robot.height(x), robot.speed(x), robot.spin(x)
+            rows.append([np.array(part) for part in seen])  # the simulator writes over its own
         return Motion(*(np.stack(column, 1) for column in zip(*rows, strict=True)))
 
     def steps(

@@ -14,21 +14,23 @@ from comsd.methods.base import Method
 from comsd.types import Metrics
 
 
-def random_state(rngs: dict[str, np.random.Generator]) -> dict[str, Any]:
+def random_state(rngs: dict[str, np.random.Generator], device: torch.device) -> dict[str, Any]:
     """The state of all generators that a learner and its method draw from."""
     return {
         "rng": {name: rng.bit_generator.state for name, rng in rngs.items()},
         "torch_rng": torch.get_rng_state(),
-        "cuda_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+        "cuda_rng": [torch.cuda.get_rng_state(device)] if device.type == "cuda" else [],
     }
 
 
-def restore_random(state: dict[str, Any], rngs: dict[str, np.random.Generator]) -> None:
+def restore_random(
+    state: dict[str, Any], rngs: dict[str, np.random.Generator], device: torch.device
+) -> None:
     for name, rng in rngs.items():
         rng.bit_generator.state = state["rng"][name]
     torch.set_rng_state(state["torch_rng"])
-    if state["cuda_rng"]:
-        torch.cuda.set_rng_state_all(state["cuda_rng"])
+    if device.type == "cuda" and state["cuda_rng"]:
+        torch.cuda.set_rng_state(state["cuda_rng"][0], device)
 
 
 class Policy(Protocol):

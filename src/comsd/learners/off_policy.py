@@ -75,12 +75,20 @@ class OffPolicyLearner:
         """Raise InputError where a run could not start or would never learn."""
         c, device = config.agent, torch.device(config.run.device)
         assert isinstance(c, DDPGConfig)
-        longest = min(env.horizon, c.replay // c.envs, c.hold if c.one_skill else env.horizon)
+        kept = c.replay // c.envs // 2  # of an episode, when half the replay is the next one's
+        longest = min(env.horizon, kept, c.hold if c.one_skill else env.horizon)
         if c.n_step > longest:
-            what = "episode, replay per environment" + (" or agent.hold" if c.one_skill else "")
+            what = "episode, half the replay of one environment"
+            what += " or agent.hold" if c.one_skill else ""
             raise InputError(f"agent.n_step is {c.n_step}; it must be at most {longest} ({what})")
-        if (k := getattr(config.method, "k", 0)) > c.batch_size:
-            raise InputError(f"method.k is {k}; it must be at most agent.batch_size {c.batch_size}")
+        most = c.batch_size - (getattr(config.method, "knn_form", "") == "log")  # beside itself
+        if (k := getattr(config.method, "k", 0)) > most:
+            raise InputError(f"method.k is {k}; it must be at most {most} (agent.batch_size)")
+        if config.run.steps <= c.random_steps:
+            raise InputError(
+                f"steps is {config.run.steps}; it must be more than agent.random_steps "
+                f"{c.random_steps}, after which learning begins"
+            )
         if device.type == "cpu":
             layout(c, space, env).check_memory()
         if c.compile:
@@ -186,7 +194,7 @@ class OffPolicyLearner:
                 "critic_optimizer": self.agent.critic_optimizer.state_dict(),
                 "method_optimizer": self.optimizer.state_dict() if self.optimizer else {},
                 "env": self.env.state_dict(),
-                "random": random_state(self.rngs),
+                "random": random_state(self.rngs, self.device),
                 "noise": self.noise.get_state(),
             },
         }
@@ -202,7 +210,7 @@ class OffPolicyLearner:
         if self.optimizer:
             self.optimizer.load_state_dict(training["method_optimizer"])
         self.env.load_state_dict(training["env"])
-        restore_random(training["random"], self.rngs)
+        restore_random(training["random"], self.rngs, self.device)
         self.noise.set_state(training["noise"])
         self.steps, self.updates = training["steps"], training["updates"]
         self.clock, self.obs, self.skill = training["clock"], training["obs"], training["skill"]

@@ -44,6 +44,11 @@ class OnPolicyLearner:
                 f"method.k is {k}; it must be less than the {rows} states of a cycle "
                 f"(agent.envs {agent.envs} x {env.horizon} steps)"
             )
+        if agent.minibatches > rows // 2:
+            raise InputError(
+                f"agent.minibatches is {agent.minibatches}; it must be at most {rows // 2}, two of "
+                f"the {rows} states of a cycle each"
+            )
         for name, choice in method.on_policy.items():
             if (given := getattr(method, name)) != choice:
                 raise InputError(
@@ -117,7 +122,7 @@ class OnPolicyLearner:
                 "agent_optimizer": self.agent.optimizer.state_dict(),
                 "method_optimizer": self.optimizer.state_dict() if self.optimizer else {},
                 "env": self.env.state_dict(),
-                "random": random_state(self.rngs),
+                "random": random_state(self.rngs, self.device),
             },
         }
 
@@ -129,5 +134,5 @@ class OnPolicyLearner:
         if self.optimizer:
             self.optimizer.load_state_dict(training["method_optimizer"])
         self.env.load_state_dict(training["env"])
-        restore_random(training["random"], self.rngs)
+        restore_random(training["random"], self.rngs, self.device)
         self.steps = training["steps"]

@@ -26,7 +26,7 @@ import numpy as np
 
 from comsd import checkpoint
 from comsd.adaptation import FinetuneSettings
-from comsd.errors import InputError
+from comsd.errors import InputError, RunError
 from comsd.evaluation import evaluator
 from comsd.methods import METHODS
 from comsd.reproduce.exhibits import COMPARED, EXHIBITS, Exhibit, Shown
@@ -120,8 +120,13 @@ def find(root: Path) -> tuple[list[Found], list[str]]:
             arm, _, seed = config.parent.name.rpartition("-")
             if not arm or not seed.isdigit():
                 continue
-            run = Run(config.parent)
-            place, s = str(config.parent.relative_to(root)), run.config.run
+            place = str(config.parent.relative_to(root))
+            try:
+                run = Run(config.parent)
+            except (InputError, RunError) as error:
+                unfinished.append(f"{place} ({error})")
+                continue
+            s = run.config.run
             if (s.stage, s.seed, s.preset) != (stage, int(seed), root.name):
                 unfinished.append(f"{place} (its config says otherwise)")
             elif not run.finished:
