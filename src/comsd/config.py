@@ -131,6 +131,7 @@ class RunSettings(Settings):
             raise InputError(f"skills is {self.skills}; it must be 0 in the space 'none'")
 
 
+GROUPS = ("run", "method", "agent", "adapt")  # of settings
 NAMED = {"run.stage", "run.method"}
 ADAPTED = NAMED | {"run.env", "run.space", "run.skills", "adapt.source", "agent.hold"}
 ADAPTED |= {"agent.representation_steps"}  # there is no representation
@@ -226,7 +227,7 @@ def resolve(
         if grouped and not isinstance(value, Mapping):
             raise InputError(f"{key} settings are {value!r}; they must be a dict")
         group, name = (value, key) if grouped else ({key: value}, "run")
-        choose("group of settings", name, dict.fromkeys(("run", "method", "agent", "adapt")))
+        choose("group of settings", name, dict.fromkeys(GROUPS))
         layers |= {f"{name}.{k}": Setting(v, "you") for k, v in group.items()}
 
     groups: dict[str, Any] = {
@@ -257,11 +258,11 @@ def resolve(
 def check_free(stage: Stage, overrides: Mapping[str, Any]) -> None:
     """Raise InputError where one of the overrides of `resolve` is no matter of choice."""
     for key, value in overrides.items():
-        names = [f"{key}.{k}" for k in value] if isinstance(value, Mapping) else [f"run.{key}"]
+        within = value if isinstance(value, Mapping) else {}
+        names = [f"{key}.{k}" for k in within] if key in GROUPS else [f"run.{key}"]
         for name in FIXED[stage].intersection(names):
-            raise InputError(
-                f"{name.removeprefix('run.')} cannot be chosen: {stage} says what it is"
-            )
+            what = name.removeprefix("run.")
+            raise InputError(f"{what} cannot be chosen: {stage} says what it is")
 
 
 def from_json(data: Mapping[str, Mapping[str, Any]]) -> Config:
