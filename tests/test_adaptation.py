@@ -306,7 +306,8 @@ def test_what_an_adaptation_decides_is_no_setting_in_python_either(
     assert not place.exists()
 
 
-def test_skills_of_double_precision_act_as_well(source: Run) -> None:
+def test_double_precision_and_arrays_act_as_well(source: Run) -> None:
     obs, skill = torch.zeros(1, 15), source.space.grid(1)
     wanted = source.policy.act(obs, skill)
     assert torch.equal(source.policy.act(obs.double(), skill.double()), wanted)
+    assert torch.equal(source.policy.act(obs.numpy(), skill), wanted)  # as environments give it

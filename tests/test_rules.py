@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,7 +122,7 @@ class Counter:
 class FirstOfSkill:
     """The action is the skill's first number."""
 
-    def act(self, obs: Tensor, skill: Tensor, rng: np.random.Generator | None = None) -> Tensor:
+    def act(self, obs: Any, skill: Tensor, rng: np.random.Generator | None = None) -> Tensor:
         return skill[:, :1]
 
     def player(self, skill: Tensor, rng: np.random.Generator | None) -> Callable[[Array], Array]:

@@ -277,6 +277,30 @@ def test_what_was_saved_before_the_same_step_again_never_comes_back(tmp_path: Pa
     assert sorted(place.name for place in checkpoint.found(folder)) == [f"{1:012d}", f"{2:012d}"]
 
 
+def test_an_evaluation_names_the_checkpoint_it_could_read(run_copy: Path) -> None:
+    older, last = sorted(checkpoint.found(run_copy / "checkpoints"))
+    assert comsd.evaluate(run_copy).step == int(last.name)
+    flip(last / "agent.safetensors")
+    with pytest.warns(UserWarning, match="using the checkpoint before it"):
+        assert comsd.evaluate(run_copy).step == int(older.name)
+
+
+def test_more_steps_are_noted_only_if_the_run_can_go_on(run_copy: Path) -> None:
+    for place in checkpoint.found(run_copy / "checkpoints"):
+        flip(place / "agent.safetensors")
+    before = (run_copy / "config.json").read_text()
+    with pytest.raises(RunError, match="no checkpoint can be read"):
+        comsd.resume(run_copy, steps=10**6)
+    assert (run_copy / "config.json").read_text() == before
+
+
+def test_numbers_out_of_arrays_are_settings() -> None:
+    config, _ = resolve("comsd", "maze-tree", "smoke", seed=np.int64(3))
+    assert type(config.run.seed) is int
+    with pytest.raises(InputError, match=r"steps is 2.5; it must be a whole number"):
+        resolve("comsd", "maze-tree", "smoke", steps=np.float64(2.5))
+
+
 def test_a_maze_run_has_no_skill_of_its_own(finished: Path) -> None:
     with pytest.raises(InputError, match="has not settled on a skill"):
         _ = Run(finished).skill

@@ -119,7 +119,7 @@ class Evaluation:
     metrics: dict[str, float]
     random: dict[str, float]
     picture: Path
-    step: int  # at which the run stands
+    step: int  # of the checkpoint that was measured
     steps: int  # to which it is to be trained
 
 
@@ -133,7 +133,7 @@ def evaluate(
     with readable_failures(opened):
         metrics = look.measure(opened.policy, greedy=greedy, random_start=random_start)
         random, picture = look.measure(None, random_start=random_start), draw_skills(opened, look)
-    return Evaluation(metrics, random, picture, opened.reached, opened.config.run.steps)
+    return Evaluation(metrics, random, picture, opened.used_step, opened.config.run.steps)
 
 
 def analyse(

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_type_hints
 
+import numpy as np
+
 from comsd.errors import InputError, UnknownMethodError
 
 T = TypeVar("T")
@@ -60,6 +62,8 @@ class Settings:
         hints = get_type_hints(type(self))
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
+            if isinstance(value, np.generic):  # a number out of an array
+                object.__setattr__(self, f.name, value := value.item())
             self._check_type(f.name, value, hints[f.name])
             if hints[f.name] is float:
                 object.__setattr__(self, f.name, float(value))  # 1 is as good as 1.0

@@ -208,6 +208,7 @@ class Run:
         self.evaluations = Table(self.path / "evaluations.csv")
         self._lock: IO[str] | None = None
         self._policy: Policy | None = None
+        self.used_step = 0  # of the checkpoint that was read last
         self._board: Any = None
         self.evaluation_due = False  # put off because a signal came
         self.saved_at: int | None = None  # step of the newest checkpoint, as far as known
@@ -343,9 +344,12 @@ class Run:
 
     def _read(self, branch: str) -> dict[str, Any]:
         """One branch of the newest whole checkpoint."""
-        state, problems = checkpoint.latest(self.path / "checkpoints", [branch])
+        folder = self.path / "checkpoints"
+        places = sorted(checkpoint.found(folder))
+        state, problems = checkpoint.latest(folder, [branch])
         for problem in problems:
             warnings.warn(f"{problem}; using the checkpoint before it", stacklevel=4)
+        self.used_step = int(places[-1 - len(problems)].name)
         return state[branch]
 
     def _fill(self, module: nn.Module, branch: str) -> None:
@@ -381,6 +385,8 @@ class Run:
             raise InputError(f"steps is {steps}; run {self.path} is at {self.reached} already")
         file = self.path / "config.json"
         with self.locked():
+            if self.reached:
+                checkpoint.latest(self.path / "checkpoints")  # or it would stay unfinished for good
             record = json.loads(file.read_text())
             record["config"]["run"]["steps"] = steps
             record["sources"]["run.steps"] = "you"

@@ -172,9 +172,12 @@ class PPO(nn.Module):
         """[a, b], (2A, B)."""
         return F.softplus(self.policy(x).t()) + self.config.concentration
 
-    def act(self, obs: Tensor, skill: Tensor, rng: np.random.Generator | None = None) -> Tensor:
+    def act(
+        self, obs: Tensor | Array, skill: Tensor, rng: np.random.Generator | None = None
+    ) -> Tensor:
         """Actions (N, A) in [-1, 1]; without a generator the mean action."""
-        return torch.from_numpy(self.player(skill, rng)(obs.cpu().numpy())).to(self.device)
+        seen = torch.as_tensor(obs).cpu().numpy()
+        return torch.from_numpy(self.player(skill, rng)(seen)).to(self.device)
 
     def player(self, skill: Tensor, rng: np.random.Generator | None) -> Callable[[Array], Array]:
         """`act` for one skill per environment that stays: from observations to actions.

@@ -125,7 +125,7 @@ def analyse_robot(
         )
         files[film.name] = film
     files["analysis.json"] = folder / "analysis.json"
-    analysis = Analysis(run.reached, metrics, rows, robot.spin_unit, files)
+    analysis = Analysis(run.used_step, metrics, rows, robot.spin_unit, files)
     checkpoint.write_json(files["analysis.json"], analysis.to_json())
     return analysis
 

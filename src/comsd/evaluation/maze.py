@@ -180,7 +180,7 @@ def measure(
         "owned_arms": float(sum(o is not None for o in arms)),
         "owned_branches": float(sum(o is not None for o in branches)),
         "arms_and_branches_apart": float(
-            len(set(owned)) == len(owned) == len(maze.arms) + len(maze.branches)
+            0 < len(set(owned)) == len(owned) == len(maze.arms) + len(maze.branches)
         ),
         "end_depth": float(maze.depth[ends].mean()),
         "identification": identification(paths[:, :, -1].reshape(-1, 2), label),

@@ -36,7 +36,9 @@ def restore_random(
 class Policy(Protocol):
     """Acts for a skill; with a generator it samples, without one it takes the mean."""
 
-    def act(self, obs: Tensor, skill: Tensor, rng: np.random.Generator | None = None) -> Tensor: ...
+    def act(
+        self, obs: Tensor | Array, skill: Tensor, rng: np.random.Generator | None = None
+    ) -> Tensor: ...
 
     def player(self, skill: Tensor, rng: np.random.Generator | None) -> Callable[[Array], Array]:
         """The same for one skill per environment that stays: from observations to actions."""

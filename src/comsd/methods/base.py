@@ -47,7 +47,7 @@ class Method(nn.Module):
 
     name: ClassVar[str]
     paper: ClassVar[str]
-    status: ClassVar[str] = "tested; no long runs yet"
+    status: ClassVar[str] = "not measured"
     config_class: ClassVar[type[MethodConfig]] = MethodConfig
     spaces: ClassVar[tuple[type[SkillSpace], ...]] = (OneHot, Box, Sphere)
     reward_uses_skill: ClassVar[bool] = True
