@@ -294,6 +294,16 @@ def test_more_steps_are_noted_only_if_the_run_can_go_on(run_copy: Path) -> None:
     assert (run_copy / "config.json").read_text() == before
 
 
+def test_a_run_that_never_began_notes_what_it_begins_with(tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    Run.create(place, *resolve("comsd", "maze-tree", "smoke"))
+    record = json.loads((place / "config.json").read_text())
+    known, record["versions"] = record["versions"], {"own.py": "before it was mended"}
+    (place / "config.json").write_text(json.dumps(record))
+    comsd.resume(place)
+    assert json.loads((place / "config.json").read_text())["versions"] == known
+
+
 def test_numbers_out_of_arrays_are_settings() -> None:
     config, _ = resolve("comsd", "maze-tree", "smoke", seed=np.int64(3))
     assert type(config.run.seed) is int

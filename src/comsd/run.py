@@ -379,6 +379,13 @@ class Run:
         places = checkpoint.found(self.path / "checkpoints")
         return max((int(place.name) for place in places), default=0)
 
+    def begin_with(self, versions: dict[str, str]) -> None:
+        """Note what the first step is made with, if that has changed since the run was created."""
+        file = self.path / "config.json"
+        record = json.loads(file.read_text())
+        if record.get("versions") != versions:
+            checkpoint.write_json(file, record | {"versions": versions})
+
     def extend(self, steps: int) -> None:
         """Let it train to another number of steps."""
         if steps < self.reached:
@@ -463,6 +470,7 @@ class Run:
         checkpoint.mend(folder)
         if not checkpoint.found(folder):
             notes = ["no checkpoint yet: starting from step 0"] if self.metrics.size else []
+            self.begin_with(provenance())
             self.metrics.cut(0)
             self.evaluations.cut(0)
             return 0.0, notes
