@@ -279,7 +279,9 @@ def evaluate(words: list[str]) -> None:
     if not run.pretrains:
         return
     other = next(name for name in METHODS if name != settings.method)
-    again = f"--env {settings.env} --skills {settings.skills} --preset {settings.preset}"
+    again = f"--env {settings.env} --preset {settings.preset}"
+    if resolve(other, settings.env, settings.preset)[0].run.space == settings.space:
+        again += f" --skills {settings.skills}"  # elsewhere the number means something else
     print(f"next:    {called()} pretrain {other} {again}  # another method")
     print(f"         {called()} config {settings.method} --env {settings.env}  # all settings")
 
