@@ -25,6 +25,7 @@ from comsd import checkpoint
 from comsd.config import resolve
 from comsd.errors import InputError, Interrupted, RunError
 from comsd.learners.on_policy import OnPolicyLearner
+from comsd.loop import graceful_stop
 from comsd.methods import METHODS
 from comsd.run import TIME_COLUMNS, Run, Table, commit, take_lock
 from processes import die_inside_a_save, newest
@@ -174,6 +175,18 @@ def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, tmp_path: 
     assert "Traceback" not in errors
     step = int(errors.split("stopped at step ")[1].split(" ")[0].replace(",", ""))
     assert max(checkpoint.found(run / "checkpoints")).name == f"{step:012d}"
+
+
+@pytest.mark.parametrize("nohup", [False, True])
+def test_a_closed_terminal_stops_a_run_unless_it_is_to_be_ignored(nohup: bool) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
+    try:
+        with graceful_stop() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert stop.signal == (None if nohup else signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == (signal.SIG_IGN if nohup else signal.SIG_DFL)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_signal_in_a_script_is_an_interrupt(

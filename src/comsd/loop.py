@@ -19,7 +19,7 @@ from comsd.run import Run, check_device
 
 
 class Stop:
-    """Set by the first SIGINT or SIGTERM; the second interrupts at once."""
+    """Set by the first SIGINT, SIGTERM or SIGHUP; the second interrupts at once."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -32,9 +32,11 @@ class Stop:
 
 @contextmanager
 def graceful_stop() -> Iterator[Stop]:
-    stop = Stop()
+    stop, signals = Stop(), [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # not under nohup: a terminal that closes
+        signals.append(signal.SIGHUP)
     try:
-        before = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
+        before = {s: signal.signal(s, stop) for s in signals}
     except ValueError:  # not the main thread: the caller looks after signals
         before = {}
     try:
