@@ -4,9 +4,9 @@
 
 All in one process and in turn; every round all start anew and take the same random actions. Medians
 over the rounds of times and of ratios. "flat" is dm_control asked for what we give: one float32
-vector. "mj_step" is a loop over the physics alone, on the suite's model as it is. "least" is what
-the same states, observations and rewards cost at least in Python: no search for islands, sensors in
-the last substep only, nothing checked, no batch. dm_control's time over it bounds every speed-up.
+vector. "mj_step" is a loop over the physics alone, on the suite's model. All theirs run as they
+come, with MuJoCo's clock, which our environments stop (`comsd.envs.simulation.stop_clock`);
+"unclocked" is dm_control without it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from dm_control import suite
 from measure import best_of
 
 from comsd.envs import make_task
-from comsd.envs.mujoco import NO_ISLANDS, STATE, RobotEnv
+from comsd.envs.mujoco import RobotEnv
+from comsd.envs.simulation import STATE, stop_clock
 
-NO_SENSORS = mujoco.mjtDisableBit.mjDSBL_SENSOR.value
 STEPS = 100  # of a round
 TASKS = ("walker_walk", "quadruped_walk", "hopper_hop", "cheetah_run")
 
@@ -55,7 +55,7 @@ class Bare:
         self.datas = [mujoco.MjData(self.model) for _ in range(env.num_envs)]
 
     def reset(self) -> None:
-        for data, state in zip(self.datas, self.env.batch.state, strict=True):
+        for data, state in zip(self.datas, self.env.simulations.state(), strict=True):
             mujoco.mj_setState(self.model, data, state, STATE)
 
     def run(self, path: np.ndarray) -> None:
@@ -66,32 +66,6 @@ class Bare:
                     mujoco.mj_step(self.model, data)
 
 
-class Least(Bare):
-    """The fewest calls after which an observation and a reward of one simulation are there."""
-
-    def __init__(self, env: RobotEnv) -> None:
-        super().__init__(env)
-        self.model.opt.disableflags = NO_ISLANDS
-        self.blind = self.model.__copy__()
-        self.blind.opt.disableflags = NO_ISLANDS | NO_SENSORS
-        self.data = self.datas[0]
-        self.each = {name: getattr(self.data, name) for name in env.robot.fields}
-        self.readings = {name: x[None] for name, x in self.each.items()}
-
-    def run(self, path: np.ndarray) -> None:
-        control, before = self.data.ctrl, self.env.robot.substeps - 1
-        observe, readings = self.env.observe, self.readings
-        reward_of, each = self.env.reward_of, self.each
-        assert reward_of is not None
-        for action in path:
-            control[:] = action[0]
-            if before:
-                mujoco.mj_step(self.blind, self.data, before)
-            mujoco.mj_step(self.model, self.data)
-            observe(readings)
-            reward_of(each)
-
-
 def seconds(work: Callable[[], None]) -> float:
     return best_of(work, 1) / STEPS
 
@@ -99,22 +73,22 @@ def seconds(work: Callable[[], None]) -> float:
 def times(env: RobotEnv, theirs: Any, rounds: int) -> dict[str, np.ndarray]:
     """Seconds per control step of all environments together, of every round."""
     rng = np.random.default_rng(0)
-    bare: dict[str, Bare] = {"mj_step": Bare(env)}
-    if theirs is not None:
-        bare["least"] = Least(env)
+    bare = Bare(env)
     rows = []
     for _ in range(rounds):
         path = rng.uniform(-1, 1, (STEPS, env.num_envs, env.action_dim)).astype(np.float32)
         env.reset()
-        for physics in bare.values():
-            physics.reset()
+        bare.reset()
+        stop_clock()
         row = {"ours": seconds(lambda: ours(env, path))}  # noqa: B023 (called at once)
-        for name, physics in bare.items():
-            row[name] = seconds(lambda: physics.run(path))  # noqa: B023
+        mujoco.set_mjcb_time(None)  # the clock runs again
+        row["mj_step"] = seconds(lambda: bare.run(path))  # noqa: B023
         if theirs is not None:
-            for name, flat in (("dm_control", False), ("flat", True)):
+            for name in ("dm_control", "flat", "unclocked"):
+                if name == "unclocked":
+                    stop_clock()
                 theirs.reset()
-                row[name] = seconds(lambda: dm_control(theirs, path, flat=flat))  # noqa: B023
+                row[name] = seconds(lambda: dm_control(theirs, path, flat=name == "flat"))  # noqa: B023
         rows.append(row)
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
@@ -126,11 +100,10 @@ def main(rounds: int) -> None:
         domain, _, task = name.partition("_")
         of = times(make_task(name), suite.load(domain, task, task_kwargs={"random": 0}), rounds)
         us = "  ".join(f"{key} {1e6 * np.median(of[key]):6.1f}" for key in of)
-        faster, flat = (np.median(of[key] / of["ours"]) for key in ("dm_control", "flat"))
-        physics, most = (np.median(of["dm_control"] / of[key]) for key in ("mj_step", "least"))
+        ratio = {key: np.median(of[key] / of["ours"]) for key in of}
         print(
-            f"  {domain:10s} {us}   speed-up {faster:.2f} (flat {flat:.2f}), "
-            f"physics alone {physics:.2f}, at most {most:.2f}"
+            f"  {domain:10s} {us}   speed-up {ratio['dm_control']:.2f} (flat {ratio['flat']:.2f}, "
+            f"unclocked {ratio['unclocked']:.2f}), to mj_step {ratio['mj_step']:.2f}"
         )
     of = times(make_task("walker_walk", 10), None, rounds)
     print(f"  ten walkers against a loop of mj_step: {np.median(of['mj_step'] / of['ours']):.2f}")

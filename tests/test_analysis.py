@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib.image
+import mujoco
 import numpy as np
 import pytest
 import torch
@@ -79,12 +80,14 @@ def test_the_rows_are_means_over_the_roll_out() -> None:
 def thrown(name: str, velocity: Sequence[float], qpos: Sequence[float] | None = None) -> RobotEnv:
     """A robot high in the air whose first degrees of freedom move as given."""
     env = RobotEnv(robot(name), None, [0], also=MOTION)
-    env.reset()
-    env.batch.reset()
-    if qpos is not None:
-        env.batch.bind("qpos")[0, : len(qpos)] = qpos
-    env.batch.bind("qvel")[0, : len(velocity)] = velocity
-    env.batch.forward()
+
+    def throw(_: int, data: mujoco.MjData) -> None:
+        if qpos is not None:
+            data.qpos[: len(qpos)] = qpos
+        data.qvel[: len(velocity)] = velocity
+        mujoco.mj_forward(env.robot.model, data)
+
+    env.simulations.begin(throw)
     return env
 
 

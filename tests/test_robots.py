@@ -18,6 +18,7 @@ from dm_control import suite
 from comsd.envs import ENVS, make_task, robot
 from comsd.envs.mujoco import RobotEnv
 from comsd.envs.robots import ROBOTS
+from comsd.envs.simulation import Alone
 from comsd.errors import InputError, RunError
 
 STOCK = ["walker_stand", "walker_walk", "walker_run", "quadruped_walk", "quadruped_run"]
@@ -171,16 +172,17 @@ def test_threads_change_no_trajectory() -> None:
         assert np.array_equal(alone.reward, shared.reward)
 
 
+@pytest.mark.parametrize("num_envs", [1, 2])
 @pytest.mark.parametrize("domain", ROBOTS)
-def test_the_full_state_is_saved_and_restored_to_the_bit(domain: str) -> None:
+def test_the_full_state_is_saved_and_restored_to_the_bit(domain: str, num_envs: int) -> None:
     """qpos and qvel would not do: warm starts, activations and sensors are part of the future."""
-    env = ENVS[domain].make(2, 0)
+    env = ENVS[domain].make(num_envs, 0)
     env.reset()
-    path = actions(1100, 2, DIMS[domain][1])
+    path = actions(1100, num_envs, DIMS[domain][1])
     for action in path[:950]:
         env.step(action)
     saved = env.state_dict()
-    twin = ENVS[domain].make(2, 99)
+    twin = ENVS[domain].make(num_envs, 99)
     twin.load_state_dict(saved)
     for t, action in enumerate(path[950:]):
         ours, theirs = env.step(action), twin.step(action)
@@ -190,13 +192,27 @@ def test_the_full_state_is_saved_and_restored_to_the_bit(domain: str) -> None:
             assert np.array_equal(env.reset(), twin.reset())
 
 
-def test_an_unstable_simulation_is_an_error_with_env_step_and_seed() -> None:
-    env = make_task("walker_run", num_envs=2, seed=5)
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_an_unstable_simulation_is_an_error_with_env_step_and_seed(num_envs: int) -> None:
+    env = make_task("walker_run", num_envs=num_envs, seed=5)
     env.reset()
-    env.step(actions(1, 2, 6)[0])
-    env.batch.state[1, 3] = 1e20  # a coordinate flies away
-    with pytest.raises(RunError, match=r"walker_run is unstable at step 2.*seed 6.*WARN"):
-        env.step(actions(1, 2, 6)[0])
+    env.step(actions(1, num_envs, 6)[0])
+    state = env.simulations.state()
+    state[-1, 3] = 1e20  # a coordinate of the last one flies away
+    env.simulations.restore(state)
+    where = rf"environment {num_envs - 1}, seed {4 + num_envs}"
+    with pytest.raises(RunError, match=rf"walker_run is unstable at step 2.*{where}.*WARN"):
+        env.step(actions(1, num_envs, 6)[0])
+
+
+def test_no_clock_runs_inside_a_step() -> None:
+    env = make_task("walker_run")
+    env.reset()
+    env.step(actions(1, 1, 6)[0])
+    assert isinstance(env.simulations, Alone)
+    timed = [t.duration for t in env.simulations.data.timer]
+    assert len(timed) > 5
+    assert not any(timed)
 
 
 def test_models_are_what_the_suite_means() -> None:

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from comsd.envs.mujoco import Doubles
+from comsd.envs.simulation import Doubles
 
 COLOURS = {"constant": "#3b6ea8", "flag": "#e1812c", "random": "#6b9f4b"}
 MARKERS = {"constant": "o", "flag": "s", "random": "^"}

@@ -16,8 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
 
-from comsd.envs.mujoco import Doubles, Robot
+from comsd.envs.mujoco import Robot
 from comsd.envs.robots import Planar
+from comsd.envs.simulation import Doubles
 
 NEAR, FAR = "#34495e", "#b3c0cc"  # limbs on this and on the other side
 TORSO = "#e1812c"

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from comsd.envs import robot
-from comsd.envs.mujoco import Doubles, Robot
+from comsd.envs.mujoco import Robot
 from comsd.envs.robots import Planar
+from comsd.envs.simulation import Doubles
 
 Pixels = NDArray[np.uint8]  # (height, width, 3)
 

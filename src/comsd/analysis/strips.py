@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from comsd.analysis.poses import GROUND, SIDE, Puppet, draw_pose, draw_shadow, extent
-from comsd.envs.mujoco import Doubles, Robot
+from comsd.envs.mujoco import Robot
+from comsd.envs.simulation import Doubles
 
 POSES = 12
 BETWEEN = 0.15  # seconds from pose to pose: a flip takes about one

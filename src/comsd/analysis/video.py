@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from comsd import gl
-from comsd.envs.mujoco import Doubles
+from comsd.envs.simulation import Doubles
 from comsd.errors import RunError
 
 FPS = 20

@@ -1,4 +1,4 @@
-"""Robots in MuJoCo: a batch of simulations that move in step, without dm_control on the way.
+"""Robots in MuJoCo, without dm_control on the way.
 
 A `Robot` says what is read from the simulator, how an episode starts and what its tasks reward;
 `RobotEnv` runs `num_envs` of it. Every number is the one dm_control would give, to the bit
@@ -9,32 +9,36 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import mujoco
 import numpy as np
 import torch
-from mujoco.batch import Batch, SimulationError
-from numpy.typing import NDArray
 
 from comsd.envs.base import Array, Step
+from comsd.envs.simulation import (
+    WARNINGS,
+    Alone,
+    Doubles,
+    Readings,
+    Simulations,
+    Together,
+    UnstableError,
+    stop_clock,
+)
 from comsd.errors import RunError
 
-Doubles = NDArray[np.float64]
-Readings = Mapping[str, Doubles]  # fields of mjData, of one simulation or with a row for each
 Reward = Callable[[Readings], float]  # of one simulation: few numbers, for which arrays are slow
 
 HORIZON = 1000  # control steps of every episode
-STATE = mujoco.mjtState.mjSTATE_INTEGRATION.value  # all that the next step depends on
 NO_ACTUATION = mujoco.mjtDisableBit.mjDSBL_ACTUATION.value
-NO_ISLANDS = mujoco.mjtDisableBit.mjDSBL_ISLAND.value
-NEW_STATE = mujoco.mjtStage.mjSTAGE_VEL.value  # positions and velocities are those after the step
+# Same numbers in less time: one robot alone is one island, and has too few geoms for trees of them.
+NO_SEARCH = mujoco.mjtDisableBit.mjDSBL_ISLAND | mujoco.mjtDisableBit.mjDSBL_MIDPHASE
 MOTION = ("qpos", "xpos", "xmat", "sensordata", "subtree_angmom")  # to draw it, height, speed, spin
-WARNINGS = list(mujoco.mjtWarning.__members__)
 UNSTABLE = [i for i, name in enumerate(WARNINGS) if "BAD" in name]
 
 
@@ -57,8 +61,8 @@ class Robot(ABC):
         with warnings.catch_warnings():  # the suite's cheetah asks for its mass in an old way
             warnings.filterwarnings("ignore", ".*settotalmass.*")
             self.model: mujoco.MjModel = spec.compile()
-        if self.model.ntree == 1:  # one robot alone is one island: same numbers without the search
-            self.model.opt.disableflags |= NO_ISLANDS
+        assert self.model.ntree == 1, "a robot alone"
+        self.model.opt.disableflags |= NO_SEARCH
         self.torso = self.body("torso")
 
     def edit(self, spec: mujoco.MjSpec) -> None:  # noqa: B027 (most need none)
@@ -134,76 +138,75 @@ class RobotEnv:
         self, robot: Robot, task: str | None, seeds: Sequence[int], also: Sequence[str] = ()
     ) -> None:
         """`also`: fields of mjData to read beside those that the robot needs."""
+        stop_clock()
         self.robot, self.seeds = robot, list(seeds)
         self.num_envs = num_envs = len(seeds)
         self.reward_of = robot.tasks[task] if task else None
         self.title = f"{robot.name}_{task}" if task else robot.name
-        threads = min(num_envs, torch.get_num_threads())  # what the process may use
-        self.batch = Batch(robot.model, num_envs, nthread=threads, persistent=True)
-        self.starts = [mujoco.MjData(robot.model) for _ in range(num_envs)]
-        self.readings = {name: self.batch.bind(name) for name in (*robot.fields, *also)}
+        self.simulations = self.simulate((*robot.fields, *also))
+        self.control, self.readings = self.simulations.control, self.simulations.readings
         self.each = [{name: x[i] for name, x in self.readings.items()} for i in range(num_envs)]
-        self.control = self.batch.bind("ctrl")
         low, high = robot.model.actuator_ctrlrange.astype(np.float32).T
         self.low, self.scale = low, (high - low) / np.float32(2)
         self.direct = bool((low == -1).all() and (high == 1).all())
         self.rngs = [np.random.RandomState(seed % 2**32) for seed in seeds]
         self.no_reward = np.zeros(num_envs)
         self.action_dim: int = robot.model.nu
-        self.batch.reset()
         self.obs_dim = self.observe(self.readings).shape[1]
         self.clock = 0
         self.obs_mean = np.zeros(self.obs_dim, np.float32)  # networks see raw observations here
         self.obs_std = np.ones(self.obs_dim, np.float32)
 
+    def simulate(self, fields: Sequence[str]) -> Simulations:
+        what = self.robot.model, self.robot.substeps, fields
+        if self.num_envs == 1:
+            return Alone(*what)
+        threads = min(self.num_envs, torch.get_num_threads())  # what the process may use
+        return Together(*what, self.num_envs, threads)
+
     def reset(self) -> Array:
         self.clock = 0
-        for data, state, rng in zip(self.starts, self.batch.state, self.rngs, strict=True):
-            self.robot.reset(data)
-            self.robot.start(data, rng)
-            self.robot.rest(data)
-            if any(data.warning[kind].number for kind in UNSTABLE):
-                self.fail(self.starts.index(data), "MuJoCo warns while it settles")
-            mujoco.mj_getState(self.robot.model, data, state, STATE)
-        # The first observation has the forces of the last `rest`, which a state does not hold.
-        first = {name: np.stack([getattr(d, name) for d in self.starts]) for name in self.readings}
-        return self.observe(first)
+        return self.observe(self.simulations.begin(self.start))
+
+    def start(self, sim: int, data: mujoco.MjData) -> None:
+        self.robot.reset(data)
+        self.robot.start(data, self.rngs[sim])
+        self.robot.rest(data)
+        if any(data.warning[kind].number for kind in UNSTABLE):
+            self.fail(UnstableError(sim, "MuJoCo warns while it settles"))
 
     def step(self, action: Array) -> Step:
         # Quadruped's bounds are not exact in float32, in which the wrappers of URLB rescale.
-        self.control[:] = action if self.direct else self.low + self.scale * (action + 1)
+        self.control[...] = action if self.direct else self.low + self.scale * (action + 1)
         self.clock += 1
         try:
-            self.batch.step(nstep=self.robot.substeps, stage=NEW_STATE)
-        except SimulationError as error:
-            self.fail(int(error.ids[0]), str(error))
-        if np.count_nonzero(self.batch.warning):
-            sim, kind = np.argwhere(self.batch.warning)[0, :2]
-            self.fail(int(sim), f"MuJoCo warns {WARNINGS[kind]}")
+            self.simulations.step()
+        except UnstableError as error:
+            self.fail(error)
         obs = self.observe(self.readings)
         reward = self.no_reward
         if self.reward_of is not None:
-            reward = np.array([self.reward_of(x) for x in self.each])
+            reward = np.array([*map(self.reward_of, self.each)])
         return Step(obs, reward, self.clock == self.horizon)
 
     def observe(self, readings: Readings) -> Array:
         return np.concatenate(self.robot.observe(readings), 1, dtype=np.float32)
 
-    def fail(self, sim: int, what: str) -> None:
+    def fail(self, error: UnstableError) -> NoReturn:
         raise RunError(
             f"the simulation of {self.title} is unstable at step {self.clock} of an episode "
-            f"(environment {sim}, seed {self.seeds[sim]}): {what}"
+            f"(environment {error.sim}, seed {self.seeds[error.sim]}): {error}"
         )
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "simulation": self.batch.state.copy(),
+            "simulation": self.simulations.state(),
             "clock": self.clock,
             "rng": [rng.get_state(legacy=False) for rng in self.rngs],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.batch.state[:] = state["simulation"]
+        self.simulations.restore(state["simulation"])
         self.clock = state["clock"]
         for rng, saved in zip(self.rngs, state["rng"], strict=True):
             rng.set_state(saved)

@@ -11,7 +11,8 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from comsd.envs.mujoco import Doubles, Readings, Robot, random_joints
+from comsd.envs.mujoco import Robot, random_joints
+from comsd.envs.simulation import Doubles, Readings
 
 XX, XZ, ZX, ZZ = 0, 2, 6, 8  # entries of a rotation matrix, row by row
 STEEPNESS = float(np.sqrt(-2 * np.log(0.1)))  # of a Gaussian that is 0.1 at 1
@@ -20,7 +21,7 @@ STEEPNESS = float(np.sqrt(-2 * np.log(0.1)))  # of a Gaussian that is 0.1 at 1
 def rises(low: float, high: float, x: Doubles | float) -> float:
     """A line from 0 at `low` to 1 at `high`, level on both sides."""
     missing = (high - float(x)) / (high - low)
-    return 1 - min(max(missing, 0.0), 1.0)
+    return 1 - missing if 0 < missing < 1 else float(missing <= 0)
 
 
 def one_piece(places: Sequence[int] | NDArray[np.integer]) -> slice:
@@ -42,6 +43,10 @@ class Planar(Robot):
     def speed(self, x: Readings) -> Doubles:
         return x["sensordata"][..., self.velocity]
 
+    def pace(self, x: Readings) -> float:
+        """The speed of one simulation, as rewards need it: a plain number."""
+        return x["sensordata"].item(self.velocity)
+
     def spin(self, x: Readings) -> Doubles:
         """Angular momentum about the centre of mass, positive when rolling forwards."""
         return x["subtree_angmom"][..., self.torso, 1]
@@ -59,8 +64,8 @@ class Walker(Planar):
         self.orientations = np.array([9 * body + entry for body in bodies for entry in (XX, XZ)])
         self.tasks = {
             "stand": self.stand,
-            "walk": lambda x: self.moving(x, rises(0, 1, self.speed(x))),
-            "run": lambda x: self.moving(x, rises(0, 8, self.speed(x))),
+            "walk": lambda x: self.moving(x, rises(0, 1, self.pace(x))),
+            "run": lambda x: self.moving(x, rises(0, 8, self.pace(x))),
             "flip": lambda x: self.moving(x, rises(0, 5, self.spin(x))),
         }
 
@@ -92,24 +97,23 @@ class Hopper(Planar):
     def __init__(self) -> None:
         super().__init__()
         self.foot = self.body("foot")
-        self.touch = np.array([self.sensor("touch_toe"), self.sensor("touch_heel")])
+        self.touch = one_piece([self.sensor("touch_toe"), self.sensor("touch_heel")])
         self.tasks = {
-            "hop": lambda x: self.standing(x) * rises(0, 2, self.speed(x)),
-            "flip": lambda x: self.standing(x) * rises(0, 5, self.spin(x)),
-            "hop_backward": lambda x: self.standing(x) * rises(0, 2, -self.speed(x)),
-            "flip_backward": lambda x: self.standing(x) * rises(0, 5, -self.spin(x)),
+            "hop": lambda x: rises(0, 2, self.pace(x)) if self.stands(x) else 0.0,
+            "flip": lambda x: rises(0, 5, self.spin(x)) if self.stands(x) else 0.0,
+            "hop_backward": lambda x: rises(0, 2, -self.pace(x)) if self.stands(x) else 0.0,
+            "flip_backward": lambda x: rises(0, 5, -self.spin(x)) if self.stands(x) else 0.0,
         }
 
     def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
         random_joints(self.model, data, rng)
 
     def observe(self, x: Readings) -> list[Doubles]:
-        touch = np.log1p(x["sensordata"].take(self.touch, 1))
-        return [x["qpos"][:, 1:], x["qvel"], touch]
+        return [x["qpos"][:, 1:], x["qvel"], np.log1p(x["sensordata"][:, self.touch])]
 
-    def standing(self, x: Readings) -> float:
-        height = x["xipos"].item(self.torso, 2) - x["xipos"].item(self.foot, 2)
-        return float(0.6 <= height <= 2)
+    def stands(self, x: Readings) -> bool:
+        centres = x["xipos"]
+        return 0.6 <= centres.item(self.torso, 2) - centres.item(self.foot, 2) <= 2
 
 
 class Cheetah(Planar):
@@ -123,9 +127,9 @@ class Cheetah(Planar):
     def __init__(self) -> None:
         super().__init__()
         self.tasks = {
-            "run": lambda x: rises(0, 10, self.speed(x)),
+            "run": lambda x: rises(0, 10, self.pace(x)),
             "flip": lambda x: rises(0, 5, self.spin(x)),
-            "run_backward": lambda x: rises(0, 10, -self.speed(x)),
+            "run_backward": lambda x: rises(0, 10, -self.pace(x)),
             "flip_backward": lambda x: rises(0, 5, -self.spin(x)),
         }
 

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from comsd.envs import robot
 from comsd.envs.base import Array
-from comsd.envs.mujoco import HORIZON, MOTION, Doubles, RobotEnv
+from comsd.envs.mujoco import HORIZON, MOTION, RobotEnv
+from comsd.envs.simulation import Doubles
 from comsd.errors import InputError
 from comsd.evaluation.base import Stopped, acting, never
 from comsd.learners.base import Learner, Policy
