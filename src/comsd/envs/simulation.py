@@ -84,7 +84,7 @@ class Alone:
             mj_step1(self.model, data)
         except mujoco.FatalError as error:
             raise UnstableError(0, str(error)) from error
-        if np.count_nonzero(self.warnings):
+        if any(self.warnings.tolist()):
             raise UnstableError(0, f"MuJoCo warns {WARNINGS[np.flatnonzero(self.warnings)[0]]}")
 
     def state(self) -> Doubles:
