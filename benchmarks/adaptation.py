@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import mujoco
 import numpy as np
 import torch
 from dm_control import suite
@@ -26,6 +27,7 @@ import comsd
 from comsd.adaptation import resolve_finetune, resolve_scratch
 from comsd.agents.ddpg import DDPG
 from comsd.config import resolve
+from comsd.envs.simulation import stop_clock
 from comsd.evaluation.tasks import TaskEvaluator
 from comsd.learners.off_policy import OffPolicyLearner
 from comsd.run import Run
@@ -82,9 +84,11 @@ def evaluation(folder: Path, preset: str, threads: int, rounds: int) -> None:
     env = suite.load("walker", "run", task_kwargs={"random": 0})
 
     def ours() -> None:
+        stop_clock()
         look.returns(agent, skill)
 
     def single() -> None:
+        mujoco.set_mjcb_time(None)  # dm_control as it comes, with MuJoCo's clock
         play = agent.player(skill[None], None)
         for _ in range(EPISODES):
             step = env.reset()

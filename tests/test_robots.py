@@ -44,7 +44,7 @@ def as_control(robot_name: str, action: np.ndarray) -> np.ndarray:
     return low + (high - low) / np.float32(2) * (action + 1)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("name", STOCK)
 def test_a_whole_episode_equals_dm_control_to_the_bit(name: str, seed: int) -> None:
     domain, _, task = name.partition("_")
