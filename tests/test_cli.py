@@ -58,7 +58,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("pretrain comsd --seed 1 --seed 2", "--seed is given twice"),
         ("pretrain comsd --method.smw False", "--method.no-smw turns it off"),
         ("pretrain comsd --nothing 1", "there is no option '--nothing'; --help lists all"),
-        ("pretrain comsd --preset smoke --method.k 500", "less than the 500 states of a cycle"),
+        ("pretrain comsd --preset smoke --method.k 500", "at most 499 (500 states of a cycle"),
         ("config nothing", "method is 'nothing'"),
         ("resume", "RUN is missing"),
         ("resume nowhere", "nowhere is not a run directory"),

@@ -34,6 +34,8 @@ BOTH = "CIC's code; the paper's table"
 
 @dataclass(frozen=True)
 class ContrastConfig(MethodConfig):
+    """What CIC and the methods built on it have in common."""
+
     temperature: float = setting(0.5, "temperature T (Eq. 6)", BOTH, low=0.03)
     query: Literal["learned", "identity"] = setting("learned", "f2: a network or z itself", BOTH)
     denominator: Literal["all", "constant"] = setting(
@@ -41,6 +43,10 @@ class ContrastConfig(MethodConfig):
         "of Eq. 7: all transitions, or less the constant e^(1/T) as in CIC's code (continuous z)",
         "paper, Eq. 7",
     )
+    k: int = setting(16, "nearest neighbours", "CIC's code", low=2)
+
+    def rows_needed(self) -> dict[str, int]:
+        return {"k": self.k}
 
 
 class Contrasted(NamedTuple):

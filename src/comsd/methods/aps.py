@@ -37,6 +37,9 @@ class APSConfig(MethodConfig):
         1e-3, "l of Eq. 7, as a share of the mean square of a feature", "ours", above=0
     )
 
+    def rows_needed(self) -> dict[str, int]:
+        return {"k": self.k}
+
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "robots": sourced(CODE, run__space="sphere", run__skills=10, agent__hold=5),
         "maze": sourced(MAZE, hidden=128, lr=1e-3),

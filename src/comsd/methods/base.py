@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from comsd.config import Setting, Settings, setting
-from comsd.errors import RunError
+from comsd.errors import InputError, RunError
 from comsd.nets import Adam, Init, Standardise
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.types import Batch, Lesson, Metrics, ObsInfo
@@ -40,6 +40,18 @@ class MethodConfig(Settings):
 
     on_policy: ClassVar[dict[str, str]] = {}
     """Settings and the choice without which rows teach other skills than the one that acted."""
+
+    def rows_needed(self) -> dict[str, int]:
+        """Settings and how many rows each needs at least in a batch that is rewarded."""
+        return {}
+
+    def check_rows(self, rows: int, what: str) -> None:
+        """Raise InputError where so few rows cannot be rewarded; `what` says which they are."""
+        for name, needed in self.rows_needed().items():
+            if needed > rows:
+                value = getattr(self, name)
+                most = value - (needed - rows)
+                raise InputError(f"method.{name} is {value}; it must be at most {most} ({what})")
 
 
 class Method(nn.Module):
@@ -144,6 +156,3 @@ class Method(nn.Module):
     def health(self, batch: Batch) -> Metrics:
         """Figures for the log that are not needed to learn; called in eval mode."""
         return {}
-
-    def rewards(self, batch: Batch) -> tuple[Tensor, Metrics]:
-        return self.lesson(batch)[:2]

@@ -34,7 +34,6 @@ CODE, MAZE = "CeSD's code", "as the other methods in the maze"
 
 @dataclass(frozen=True)
 class CeSDConfig(ContrastConfig):
-    k: int = setting(16, "nearest neighbours, the point itself among them", CODE, low=2)
     weight: float = setting(1.0, "weight of the constraint reward (Eq. 6)", CODE, low=0)
     sharpness: float = setting(0.1, "temperature of the prototypes (Eq. 2)", CODE, low=0.03)
     rounds: int = setting(6, "Sinkhorn iterations (Eq. 3)", "CeSD's code, for Walker", low=1)

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from comsd.config import Setting, setting, sourced
+from comsd.config import Setting, sourced
 from comsd.contrast import Contrast, ContrastConfig, Contrasted
 from comsd.methods.base import Method
 from comsd.nets import Adam
@@ -22,13 +22,9 @@ from comsd.skills import SkillSpace
 from comsd.terms import ParticleEntropy, by_tercile
 from comsd.types import Batch, Metrics, ObsInfo
 
-CODE = "CIC's code"
-
 
 @dataclass(frozen=True)
 class CICConfig(ContrastConfig):
-    k: int = setting(16, "nearest neighbours, the point itself among them", CODE, low=2)
-
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
             **sourced("BeCL authors' maze code", hidden=128, lr=1e-3),
