@@ -161,6 +161,15 @@ def test_saving_and_loading_changes_nothing(case: tuple[Method, str]) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_the_progress_line_shows_what_it_logs(name: str) -> None:
+    method = make_method(name, space := make_space("one-hot"), "robots")
+    batch = make_batch(space, ROWS)
+    logged = method.learn(batch, method.optimizer()).metrics | method.health(batch)
+    assert 1 <= len(method.headline) <= 3
+    assert method.headline.keys() <= logged.keys()
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_training_the_representation_reduces_its_loss(name: str) -> None:
     """Skills live in separate places: any representation should fit that quickly."""
     space = make_space("one-hot")

@@ -62,6 +62,7 @@ class Method(nn.Module):
     status: ClassVar[str] = "not measured"
     config_class: ClassVar[type[MethodConfig]] = MethodConfig
     spaces: ClassVar[tuple[type[SkillSpace], ...]] = (OneHot, Box, Sphere)
+    headline: ClassVar[dict[str, str]] = {}  # short names of its few metrics that progress shows
     reward_uses_skill: ClassVar[bool] = True
     reward_uses_order: ClassVar[bool] = False  # does the order of the rows matter?
     critic: ClassVar[str] = "plain"  # its form, a key of `comsd.agents.critics.CRITICS`
