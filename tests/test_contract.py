@@ -12,6 +12,7 @@ from torch import nn
 
 from comsd.methods import METHODS
 from comsd.methods.base import Method
+from comsd.methods.files import check_critic
 from comsd.nets import MLP
 from comsd.types import Batch
 from conftest import OBS, make_batch, make_method, make_space, method_cases
@@ -223,6 +224,11 @@ def test_credit_to_another_skill_is_declared(case: tuple[Method, str]) -> None:
     c = method.config
     if all(getattr(c, name) == choice for name, choice in c.on_policy.items()):
         assert method.lesson(make_batch(make_space(kind), ROWS)).credit is None
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_there_is_a_critic_of_its_form(name: str) -> None:
+    check_critic(METHODS[name])
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -75,6 +75,11 @@ METHOD = "import comsd\nclass A(comsd.Method):\n"
         ("import nothing_like_it", "ModuleNotFoundError"),
         (f"{METHOD}    name = paper = 'cic'", "the name 'cic' is taken"),
         (f"{METHOD}    paper = 'mine'", "A has no name, a text"),
+        (f"{METHOD}    name = paper = critic = 'a'", "A.critic is 'a'; allowed: plain, successor"),
+        (
+            f"{METHOD}    name = paper = 'a'; critic = 'per-skill'",
+            "'per-skill', which cannot take box, sphere skills; allowed in A.spaces: one-hot",
+        ),
     ],
 )
 def test_a_bad_file_is_one_sentence(content: str | None, message: str, tmp_path: Path) -> None:
