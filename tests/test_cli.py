@@ -49,6 +49,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("pretrain comsd --agent.discount 2", "it must be between 0 and 1"),
         ("pretrain comsd --device tpu", "device is 'tpu'; allowed: cpu, cuda, cuda:N"),
         ("pretrain diayn --space box", "space is 'box'; allowed for diayn: one-hot"),
+        ("pretrain cic --method.denominator constant", "which has no effect on one-hot skills"),
         ("pretrain cesd --method.outside credit", "method.outside is 'credit', but PPO can only"),
         ("pretrain cesd --method.outside credit", "teach the skill that acted; allowed: nothing"),
         ("pretrain comsd --run /proc/nothing/here", "cannot be created"),

@@ -28,6 +28,7 @@ from comsd.adaptation import (
     resolve_finetune,
     resolve_scratch,
 )
+from comsd.agents import AGENTS
 from comsd.analysis import Analysis
 from comsd.config import Config, RunSettings, choose, resolve, sourced
 from comsd.doctor import examine
@@ -404,8 +405,9 @@ def methods(words: list[str]) -> None:
     reject(words, "methods")
     columns = ("method", "skill spaces", "critic", "fine-tuned skill", "extension points", "status")
     table = Table(*columns, "paper", box=box.SIMPLE)
+    usual = AGENTS["ddpg"].config_class()
     for name, method in METHODS.items():
-        spaces, points = (s.kind for s in method.spaces), method.extension_points()
+        spaces, points = (s.kind for s in method.spaces), method.extension_points(usual)
         row = (", ".join(spaces), method.critic, method.finetuning_rule, ", ".join(points))
         table.add_row(name, *row, method.status, method.paper)
     show(table)

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 from torch import Tensor, nn
 
 from comsd.config import setting
+from comsd.errors import InputError
 from comsd.methods.base import MethodConfig
 from comsd.nets import MLP, Adam, PairEncoder, without_gradient
 from comsd.skills import OneHot, SkillSpace
@@ -45,6 +46,13 @@ class ContrastConfig(MethodConfig):
     )
     k: int = setting(16, "nearest neighbours", "CIC's code", low=2)
 
+    def check_space(self, kind: str) -> None:
+        if self.denominator == "constant" and kind == "one-hot":
+            raise InputError(
+                "method.denominator is 'constant', which has no effect on one-hot skills; "
+                "allowed: all"
+            )
+
     def rows_needed(self) -> dict[str, int]:
         return {"k": self.k}
 
@@ -64,7 +72,7 @@ class Contrasted(NamedTuple):
         return self.states[:, : self.states.shape[1] // 2]
 
     @property
-    def state(self) -> Tensor:
+    def after(self) -> Tensor:
         """Embedding of s', (B, d)."""
         return self.states[:, self.states.shape[1] // 2 :]
 

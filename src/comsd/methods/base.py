@@ -7,6 +7,7 @@ config and three functions; `docs/add-a-method.md` walks through it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import getattr_static
 from typing import Any, ClassVar
 
 import torch
@@ -45,6 +46,9 @@ class MethodConfig(Settings):
         """Settings and how many rows each needs at least in a batch that is rewarded."""
         return {}
 
+    def check_space(self, kind: str) -> None:
+        """Raise InputError where a choice has no meaning for this kind of skills."""
+
     def check_rows(self, rows: int, what: str) -> None:
         """Raise InputError where so few rows cannot be rewarded; `what` says which they are."""
         for name, needed in self.rows_needed().items():
@@ -52,6 +56,9 @@ class MethodConfig(Settings):
                 value = getattr(self, name)
                 most = value - (needed - rows)
                 raise InputError(f"method.{name} is {value}; it must be at most {most} ({what})")
+
+
+HOOKS = "credit regress usual_skill candidates flag_orders_skills descend optimizer scores health"
 
 
 class Method(nn.Module):
@@ -75,12 +82,16 @@ class Method(nn.Module):
         self.standardise = Standardise(obs.mean, obs.std)
 
     @classmethod
-    def extension_points(cls) -> list[str]:
-        """What it uses beyond a loss and a reward; docs/add-a-method.md explains each."""
-        hooks = ("credit", "regress", "descend", "optimizer", "scores", "health")
-        used = [name for name in hooks if getattr(cls, name) is not getattr(Method, name)]
+    def extension_points(cls, agent: Settings) -> list[str]:
+        """What it uses beyond a loss and a reward; docs/add-a-method.md explains each.
+
+        agent: the usual settings, for those that the method has otherwise on robots.
+        """
+        usual = vars(Method)  # static, since a classmethod is another object at every look
+        used = [name for name in HOOKS.split() if getattr_static(cls, name) is not usual[name]]
         tuned = cls.config_class.tuned.get("robots", {})
-        return used + [name.split(".")[1] for name in tuned if name.startswith("agent.")]
+        others = {k.removeprefix("agent."): s.value for k, s in tuned.items() if "agent." in k}
+        return used + [name for name, value in others.items() if value != getattr(agent, name)]
 
     def embed(self, batch: Batch) -> Any:
         """The forward pass that `loss` and `reward` share."""

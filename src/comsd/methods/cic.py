@@ -59,12 +59,12 @@ class CIC(Method):
         return features, {"cic/nce": nce}
 
     def reward(self, batch: Batch, features: Contrasted) -> tuple[Tensor, Metrics]:
-        reward = self.entropy(features.state)
+        reward = self.entropy(features.after)
         return reward, {"cic/r_exp": reward, "cic/variance": self.entropy.moments.variance}
 
     def scores(self, batch: Batch) -> Tensor:
         return self.contrast.scores(self.embed(batch))
 
     def health(self, batch: Batch) -> Metrics:
-        reward = self.entropy(self.embed(batch).state)
+        reward = self.entropy(self.embed(batch).after)
         return by_tercile("cic", self.space.flag(batch.skill), {"r_exp": reward})

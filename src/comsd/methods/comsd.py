@@ -116,7 +116,7 @@ class ComSD(Method):
         if self.config.knn == "observation":
             return self.entropy(batch.next_obs)
         assert features is not None  # since it contrasts
-        return self.entropy(features.state if self.config.knn == "embedding" else features.key)
+        return self.entropy(features.after if self.config.knn == "embedding" else features.key)
 
     def terms(self, batch: Batch, features: Contrasted | None) -> dict[str, Tensor]:
         """What the reward is made of, each (B,)."""
