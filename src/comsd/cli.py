@@ -313,8 +313,9 @@ def show_analysis(result: Analysis) -> None:
     names = list(dict.fromkeys(row.sweep for row in result.skills))
     table = Table("metric", *(f"{name} sweep" for name in names), box=box.SIMPLE)
     for metric in ("akd_max", "akd_range", "akd_variance", f"ms_coverage{MEAN_NEIGHBOURS[0]}"):
-        figures = [f"{result.metrics[f'{metric}_{name}']:.3g}" for name in names]
-        table.add_row(metric.replace("_", " "), *figures)
+        keys = [f"{metric}_{name}" for name in names]
+        if keys[0] in result.metrics:  # not with fewer skills than neighbours
+            table.add_row(metric.replace("_", " "), *(f"{result.metrics[key]:.3g}" for key in keys))
     show(table)
     columns = ("sweep", "skill", "AKD", "torso height, m", "forward speed, m/s")
     table = Table(*columns, f"spin, {result.spin_unit}", box=box.SIMPLE)

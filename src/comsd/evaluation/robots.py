@@ -41,19 +41,19 @@ States = NDArray[np.float32]  # (skills, time, O)
 SWEPT = 11  # skills of a sweep, as in the paper
 NEIGHBOURS = 16  # k of the AKD
 MEAN_NEIGHBOURS = (3, 1, 5, 10)  # k' of the MS-coverage; 3 is the one that is quoted
-IDENTIFIED = 32  # skills to tell apart
+IDENTIFIED = 32  # skills to tell apart, or all of a space with fewer
 GLANCE = 200  # steps of the roll-outs by which they are told apart
 HELD_OUT = 10  # fresh episodes on which the representation is tested
 
 SWEEPS = {
-    "constant": "c (1, ..., 1), c = 0, 0.1, ... 1: the paper's sweep",
-    "flag": "only the first coordinate swept, the others 0.5",
-    "random": "eleven random skills, the same for every run",
+    "constant": "box: c (1, ..., 1), c = 0 to 1, the paper's; sphere: a circle; one-hot: first 11",
+    "flag": "box: the first coordinate swept, the others 0.5",
+    "random": "random skills, the same for every run",
 }
 
 
 def sweeps(space: SkillSpace) -> dict[str, Tensor]:
-    """Eleven skills each; what the names mean is in `SWEEPS`. Finite spaces: the first eleven."""
+    """Eleven skills each, or all of a space with fewer; what the names mean is in `SWEEPS`."""
     result = {"constant": space.grid(SWEPT)}
     if isinstance(space, Box):
         result["flag"] = space.flags(SWEPT)
@@ -72,7 +72,6 @@ def akd(states: States, k: int = NEIGHBOURS) -> NDArray[np.float64]:
 def ms_coverage(states: States, k: int = MEAN_NEIGHBOURS[0]) -> float:
     """Mean distance between each mean state and its k nearest others."""
     means = torch.from_numpy(states.mean(1, dtype=np.float64))
-    k = min(k, len(means) - 1)
     return knn_distances(means, means, k + 1)[:, 1:].mean().item()
 
 
@@ -113,7 +112,7 @@ class RobotEvaluator:
             for name in SWEEPS
             for k in MEAN_NEIGHBOURS
         },
-        "identification": f"accuracy of telling {IDENTIFIED} random skills apart by their states",
+        "identification": f"accuracy of telling up to {IDENTIFIED} skills apart by their states",
         "held_out_retrieval": "share of skills the representation finds in fresh roll-outs",
         "held_out_chance": "the same by guessing",
     }
@@ -188,12 +187,16 @@ class RobotEvaluator:
     @staticmethod
     def figures(name: str, states: States) -> dict[str, float]:
         """The metrics of one sweep."""
-        activity = akd(states)
+        activity, others = akd(states), len(states) - 1
         return {
             f"akd_max_{name}": float(activity.max()),
             f"akd_range_{name}": float(np.ptp(activity)),
             f"akd_variance_{name}": float(activity.var()),
-            **{f"ms_coverage{k}_{name}": ms_coverage(states, k) for k in MEAN_NEIGHBOURS},
+            **{
+                f"ms_coverage{k}_{name}": ms_coverage(states, k)
+                for k in MEAN_NEIGHBOURS
+                if k <= others
+            },
         }
 
     def follow(self, learner: Learner, stopped: Callable[[], bool]) -> dict[str, float] | None:
