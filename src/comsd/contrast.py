@@ -30,21 +30,23 @@ from comsd.terms import (
 )
 from comsd.types import Batch, ObsInfo
 
-BOTH = "CIC's code; the paper's table"
+CODE = "CIC's code"
 
 
 @dataclass(frozen=True)
 class ContrastConfig(MethodConfig):
     """What CIC and the methods built on it have in common."""
 
-    temperature: float = setting(0.5, "temperature T (Eq. 6)", BOTH, low=0.03)
-    query: Literal["learned", "identity"] = setting("learned", "f2: a network or z itself", BOTH)
+    temperature: float = setting(
+        0.5, "temperature T (Eq. 6)", f"{CODE}; the paper's table", low=0.03
+    )
+    query: Literal["learned", "identity"] = setting("learned", "f2: a network or z itself", CODE)
     denominator: Literal["all", "constant"] = setting(
         "all",
         "of Eq. 7: all transitions, or less the constant e^(1/T) as in CIC's code (continuous z)",
         "paper, Eq. 7",
     )
-    k: int = setting(16, "nearest neighbours", "CIC's code", low=2)
+    k: int = setting(16, "nearest neighbours", CODE, low=2)
 
     def check_space(self, kind: str) -> None:
         if self.denominator == "constant" and kind == "one-hot":

@@ -41,7 +41,7 @@ class LSDConfig(MethodConfig):
         "robots": {
             "hidden": Setting(1024, "LSD's code"),
             "lr": Setting(1e-4, "METRA's code for LSD"),
-            "init": Setting("uniform", "LSD's code"),
+            "init": Setting("uniform", "ours: torch's default; LSD's code: Xavier uniform"),
             "run.space": Setting("sphere", "METRA's code for LSD"),
             "run.skills": Setting(4, "as METRA"),
             "agent.one_skill": Setting(True, "LSD's paper: one skill per episode"),
