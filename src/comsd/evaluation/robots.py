@@ -124,6 +124,7 @@ class RobotEvaluator:
         agent = run.config.agent
         assert isinstance(agent, DDPGConfig)
         self.hold, self.n = min(agent.hold, HORIZON), agent.n_step
+        # the flag's, where there is one
         self.followed, self.followed_skills = list(sweeps(self.space).items())[-2]
         self.headline = {
             "health/retrieval": "retrieval",
