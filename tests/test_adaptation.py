@@ -92,7 +92,7 @@ def test_one_skill_all_along_and_its_own_reward(tuned: Run) -> None:
     tuned.restore(learner)
     batch = learner.replay.transitions()
     assert bool((batch.skill == tuned.skill).all())
-    reward, _ = learner.method.rewards(batch)
+    reward = learner.method.lesson(batch).reward
     assert torch.equal(reward, batch.reward)
 
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from comsd.methods import METHODS
 from comsd.methods.base import Method
+from comsd.methods.files import check_critic
 from comsd.nets import MLP
 from comsd.types import Batch
 from conftest import OBS, make_batch, make_method, make_space, method_cases
@@ -59,7 +60,7 @@ def case(request: pytest.FixtureRequest) -> tuple[Method, str]:
 def rewards(method: Method, batch: Batch) -> torch.Tensor:
     """With the same random numbers each time, for methods that draw some."""
     torch.manual_seed(0)
-    return method.rewards(batch)[0]
+    return method.lesson(batch).reward
 
 
 def test_every_parameter_gets_gradient(case: tuple[Method, str]) -> None:
@@ -88,13 +89,19 @@ def test_every_parameter_gets_gradient(case: tuple[Method, str]) -> None:
 
 def test_reward_is_one_finite_number_per_row(case: tuple[Method, str]) -> None:
     method, kind = case
-    reward, metrics = method.rewards(make_batch(make_space(kind), ROWS))
+    reward, metrics, _ = method.lesson(make_batch(make_space(kind), ROWS))
     assert reward.shape == (ROWS,)
     assert reward.dtype == torch.float32
     assert bool(torch.isfinite(reward).all())
     assert not reward.requires_grad
     assert reward.std() > 0
     assert all(value.numel() in (1, ROWS) for value in metrics.values())
+
+
+def test_as_many_rows_as_it_needs_are_enough(case: tuple[Method, str]) -> None:
+    method, kind = case
+    rows = max(method.config.rows_needed().values(), default=2)
+    assert bool(torch.isfinite(rewards(method, make_batch(make_space(kind), rows))).all())
 
 
 def test_redrawing_skills_changes_the_reward_unless_declared(case: tuple[Method, str]) -> None:
@@ -130,7 +137,7 @@ def test_looking_changes_nothing(case: tuple[Method, str]) -> None:
     before = {name: value.clone() for name, value in method.state_dict().items()}
     batch = make_batch(space, ROWS)
     method.eval()
-    method.rewards(batch)
+    method.lesson(batch)
     drawn = torch.get_rng_state()
     with torch.no_grad():
         method.scores(batch)
@@ -152,6 +159,15 @@ def test_saving_and_loading_changes_nothing(case: tuple[Method, str]) -> None:
     twin = METHODS[method.name](config, space, elsewhere)
     twin.load_state_dict({name: value.clone() for name, value in method.state_dict().items()})
     assert torch.equal(rewards(method, batch), rewards(twin, batch))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_progress_line_shows_what_it_logs(name: str) -> None:
+    method = make_method(name, space := make_space("one-hot"), "robots")
+    batch = make_batch(space, ROWS)
+    logged = method.learn(batch, method.optimizer()).metrics | method.health(batch)
+    assert 1 <= len(method.headline) <= 3
+    assert method.headline.keys() <= logged.keys()
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -196,10 +212,10 @@ def test_descend_is_a_step_down_the_loss(case: tuple[Method, str]) -> None:
 def test_the_reward_may_come_from_a_pass_after_the_step(after: bool) -> None:
     method = make_method("diayn", space := make_space("one-hot"), reward_after=after)
     batch = make_batch(space, ROWS)
-    before = method.rewards(batch)[0]
+    before = method.lesson(batch).reward
     learnt = method.learn(batch, method.optimizer()).reward
-    assert torch.equal(learnt, method.rewards(batch)[0] if after else before)
-    assert not torch.equal(before, method.rewards(batch)[0])
+    assert torch.equal(learnt, method.lesson(batch).reward if after else before)
+    assert not torch.equal(before, method.lesson(batch).reward)
 
 
 def test_credit_to_another_skill_is_declared(case: tuple[Method, str]) -> None:
@@ -208,6 +224,11 @@ def test_credit_to_another_skill_is_declared(case: tuple[Method, str]) -> None:
     c = method.config
     if all(getattr(c, name) == choice for name, choice in c.on_policy.items()):
         assert method.lesson(make_batch(make_space(kind), ROWS)).credit is None
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_there_is_a_critic_of_its_form(name: str) -> None:
+    check_critic(METHODS[name])
 
 
 @pytest.mark.parametrize("name", METHODS)

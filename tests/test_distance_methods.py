@@ -196,7 +196,7 @@ def test_skills_that_move_along_themselves_are_recognised(name: str) -> None:
     for _ in range(200):
         method.learn(batch, optimizer)
     assert method.health(batch)[f"{name}/cosine"] > 0.9
-    assert method.rewards(batch)[0].mean() > 0
+    assert method.lesson(batch).reward.mean() > 0
 
 
 @pytest.mark.parametrize("name", DISTANCE)
@@ -313,7 +313,7 @@ def test_metra_learns_steps_of_length_one() -> None:
         method.learn(batch, optimizer)
     squared = method.embed(batch).step.square().sum(-1)
     assert squared.mean().item() == pytest.approx(1, abs=0.15)
-    assert method.rewards(batch)[0].mean() > 0.85  # 1 is the most there is
+    assert method.lesson(batch).reward.mean() > 0.85  # 1 is the most there is
 
 
 # --- LSD -----------------------------------------------------------------------------------------
@@ -359,8 +359,8 @@ def test_lsd_distances_do_not_depend_on_the_units_of_the_observations() -> None:
     rewards = []
     for rows in (batch, scaled):
         method = lsd(units_from=1)
-        method.rewards(rows)  # shows it the states
-        rewards.append(method.rewards(rows)[0])
+        method.lesson(rows)  # shows it the states
+        rewards.append(method.lesson(rows).reward)
     torch.testing.assert_close(rewards[0], rewards[1], atol=1e-4, rtol=1e-3)
 
 
@@ -368,7 +368,7 @@ def test_lsd_looking_does_not_change_the_units() -> None:
     method, batch = lsd(units_from=1000), make_batch(Sphere(2), 64)
     method.eval()
     before = {name: value.clone() for name, value in method.state_dict().items()}
-    method.rewards(batch)
+    method.lesson(batch)
     method.health(batch)
     torch.testing.assert_close(method.state_dict(), before)
 

@@ -71,7 +71,7 @@ def test_comsd_reward_is_eq_12() -> None:
 def test_comsd_diversity_reward_is_q_or_log_q() -> None:
     batch = make_batch(OneHot(6), 20)
     only = {"exploration": False, "alpha": 1.0, "smw": False, "w_low": 1.0, "w_high": 1.0}
-    q, log_q = (comsd(**only, diversity_form=f).rewards(batch)[0] for f in ("q", "log-q"))
+    q, log_q = (comsd(**only, diversity_form=f).lesson(batch).reward for f in ("q", "log-q"))
     torch.testing.assert_close(q.log(), log_q)
     assert bool((q >= math.exp(-2)).all())
     assert bool((q <= math.exp(2) + 1e-4).all())
@@ -87,10 +87,10 @@ def test_comsd_diversity_reward_is_not_constant_after_fitting() -> None:
     assert optimizer is not None
     for _ in range(300):
         method.descend(batch, optimizer)
-    _, metrics = method.rewards(batch)
+    metrics = method.lesson(batch).metrics
     assert metrics["comsd/r_div"].mean() > 5  # the best possible is e^2 = 7.39
     swapped = batch._replace(skill=batch.skill.roll(1, dims=-1))
-    assert method.rewards(swapped)[1]["comsd/r_div"].mean() < 2
+    assert method.lesson(swapped).metrics["comsd/r_div"].mean() < 2
 
 
 @pytest.mark.parametrize("space", [OneHot(4), Box(4)])
@@ -107,7 +107,7 @@ def test_comsd_frozen_random_is_knn_of_an_untrained_net_between_s_and_next_s() -
     method = comsd(diversity=False, knn="frozen-random", knn_form="log1p", k=3)
     assert method.optimizer() is None
     batch = make_batch(OneHot(6), 30)
-    reward = method.rewards(batch)[0]
+    reward = method.lesson(batch).reward
     net = method.f_frozen
     distances = (net(batch.obs)[:, None] - net(batch.next_obs)).norm(dim=-1).sort(1).values[:, :3]
     variance = distances.var(correction=0)
@@ -233,13 +233,13 @@ def test_becl_ratio_on_four_points() -> None:
     """Two skills at right angles, T = 0.5: e^2 / (e^2 + 2), two negatives each."""
     batch = rows(OneHot(2), [[0, 0]] * 4, [0, 0, 1, 1])
     module = becl_with([[2.0, 0], [1, 0], [0, 1], [0, 3]])
-    reward = module.rewards(batch)[0]
+    reward = module.lesson(batch).reward
     assert reward.tolist() == pytest.approx([math.e**2 / (math.e**2 + 2)] * 4)
 
 
 def test_becl_confused_skills_earn_a_third() -> None:
     batch = rows(OneHot(2), [[0, 0]] * 4, [0, 1, 0, 1])
-    reward = becl_with([[1.0, 0]] * 4).rewards(batch)[0]
+    reward = becl_with([[1.0, 0]] * 4).lesson(batch).reward
     assert reward.tolist() == pytest.approx([1 / 3] * 4)
 
 

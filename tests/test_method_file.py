@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from torch import Tensor
 
 import comsd
 import test_contract as contract
+from comsd.agents.ddpg import DDPGConfig
 from comsd.cli import main
 from comsd.errors import InputError, RunError
 from comsd.methods import METHODS
 from comsd.methods.files import LOADED
+from comsd.skills import SkillSpace
 from conftest import make_method, make_space
 
 PAGE = Path(__file__).parent.parent / "docs" / "add-a-method.md"
@@ -64,6 +67,20 @@ def test_it_keeps_the_contract(kind: str, toy: Path) -> None:
         clause((make_method("rnd", make_space(kind)), kind))
 
 
+def test_the_extension_points_are_those_that_differ() -> None:
+    points = {name: set(kind.extension_points(DDPGConfig())) for name, kind in METHODS.items()}
+    assert points["comsd"] == {"flag_orders_skills", "descend", "scores", "health"}
+    assert points["becl"] == {"descend", "representation_steps"}  # held for 50 steps as usual
+    assert points["aps"] == {"regress", "descend", "scores", "hold"}
+
+    class Chosen(METHODS["diayn"]):
+        @classmethod
+        def candidates(cls, space: SkillSpace, k: int) -> Tensor:
+            return space.flags(k)
+
+    assert Chosen.extension_points(DDPGConfig()) == ["candidates", "scores"]
+
+
 METHOD = "import comsd\nclass A(comsd.Method):\n"
 
 
@@ -75,6 +92,11 @@ METHOD = "import comsd\nclass A(comsd.Method):\n"
         ("import nothing_like_it", "ModuleNotFoundError"),
         (f"{METHOD}    name = paper = 'cic'", "the name 'cic' is taken"),
         (f"{METHOD}    paper = 'mine'", "A has no name, a text"),
+        (f"{METHOD}    name = paper = critic = 'a'", "A.critic is 'a'; allowed: plain, successor"),
+        (
+            f"{METHOD}    name = paper = 'a'; critic = 'per-skill'",
+            "'per-skill', which cannot take box, sphere skills; allowed in A.spaces: one-hot",
+        ),
     ],
 )
 def test_a_bad_file_is_one_sentence(content: str | None, message: str, tmp_path: Path) -> None:

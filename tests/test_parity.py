@@ -134,7 +134,7 @@ def test_cic_reward_given_the_variance(when: str) -> None:
     method = cic(arrays).eval()
     method.entropy.moments.variance.copy_(arrays[f"{when}variance"][0])
     batch = batch_of(arrays, next_obs="later" if when else "next_obs")
-    same(method.rewards(batch)[0], arrays[f"{when}reward"])
+    same(method.lesson(batch).reward, arrays[f"{when}reward"])
 
 
 def test_cic_variance_runs_on() -> None:
@@ -142,7 +142,7 @@ def test_cic_variance_runs_on() -> None:
     arrays, rtol = load("cic"), 1 / 383 + 1e-5
     method = cic(arrays)
     for when, states in (("", "next_obs"), ("later_", "later")):
-        reward, _ = method.rewards(batch_of(arrays, next_obs=states))
+        reward = method.lesson(batch_of(arrays, next_obs=states)).reward
         variance = method.entropy.moments.variance
         torch.testing.assert_close(variance, arrays[f"{when}variance"][0], rtol=rtol, atol=0)
         torch.testing.assert_close(reward, arrays[f"{when}reward"], rtol=rtol, atol=0)
@@ -219,7 +219,7 @@ def test_aps_mean_runs_on() -> None:
     arrays, rtol = load("aps"), 1e-6
     method = aps(arrays)
     for when, states in (("", "next_obs"), ("later_", "later")):
-        _, metrics = method.rewards(batch_of(arrays, next_obs=states))
+        metrics = method.lesson(batch_of(arrays, next_obs=states)).metrics
         torch.testing.assert_close(metrics["aps/mean"], arrays[f"{when}mean"][0], rtol=rtol, atol=0)
         torch.testing.assert_close(metrics["aps/r_ent"], arrays[f"{when}r_ent"], rtol=rtol, atol=0)
 
@@ -229,7 +229,7 @@ def test_aps_reward_given_the_mean(when: str) -> None:
     arrays = load("aps")
     method = aps(arrays).eval()
     method.entropy.moments.mean.copy_(arrays[f"{when}mean"][0])
-    reward, _ = method.rewards(batch_of(arrays, next_obs="later" if when else "next_obs"))
+    reward = method.lesson(batch_of(arrays, next_obs="later" if when else "next_obs")).reward
     both = arrays[f"{when}r_ent"] + arrays[f"{when}r_sf"]
     same(reward, both)
 
@@ -245,7 +245,7 @@ def test_diayn() -> None:
     loss, (grad,) = loss_and_grads(method, batch, method.classifier.flat)
     same(loss, arrays["loss"])
     same(grad, flat(arrays, "grad.classifier"))
-    reward, metrics = method.rewards(batch)
+    reward, metrics, _ = method.lesson(batch)
     same(reward, arrays["reward"])
     assert metrics["diayn/accuracy"].mean().item() == pytest.approx(arrays["accuracy"].item())
 
@@ -276,7 +276,7 @@ def test_smm(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = [smm_encoder(arrays, "grad."), flat(arrays, "grad.decoder")]
     wanted.append(flat(arrays, "grad.discriminator"))
     same(grads, wanted)
-    reward, metrics = method.rewards(batch)
+    reward, metrics, _ = method.lesson(batch)
     same(reward, arrays["reward"])
     same(metrics["smm/density"], arrays["density"])
     same(metrics["smm/skill"], arrays["cross_entropy"])
@@ -304,7 +304,7 @@ def test_becl_two_rows_of_each_skill(denominator: str) -> None:
     assert method.head is not None
     ratio = arrays["pairs_reward"]
     loss, grads = loss_and_grads(method, batch, method.f.flat, method.head.flat)
-    torch.testing.assert_close(method.rewards(batch)[0], ratio, atol=2e-6, rtol=0)
+    torch.testing.assert_close(method.lesson(batch).reward, ratio, atol=2e-6, rtol=0)
     off = 2e-6 / ratio.min().item()
     torch.testing.assert_close(loss, arrays["pairs_loss"].mean(), atol=off, rtol=0)
     wanted = [flat(arrays, "grad.f"), flat(arrays, "grad.head")]
@@ -319,7 +319,7 @@ def test_becl_three_rows_of_each_skill() -> None:
     before = [label[:i].count(k) for i, k in enumerate(label)]
     shared = torch.tensor(before) != 1
     assert int(shared.sum()) == 8
-    reward, _ = becl(arrays, "all").rewards(batch)
+    reward = becl(arrays, "all").lesson(batch).reward
     torch.testing.assert_close(reward[shared], arrays["reward"][shared], atol=2e-6, rtol=0)
 
 
@@ -343,7 +343,7 @@ def metra(arrays: Arrays, space: SkillSpace) -> METRA:
 @pytest.mark.parametrize(("kind", "space"), [("unit", Sphere(4)), ("one_hot", OneHot(4))])
 def test_metra_reward(kind: str, space: SkillSpace) -> None:
     arrays = load("metra")
-    reward, _ = metra(arrays, space).rewards(batch_of(arrays, skill=f"{kind}_skill"))
+    reward = metra(arrays, space).lesson(batch_of(arrays, skill=f"{kind}_skill")).reward
     same(2 * reward, arrays[f"{kind}_reward"])
 
 
@@ -399,7 +399,7 @@ def test_csd(kind: str, space: SkillSpace) -> None:
     )
     theirs = side_by_side(arrays, "grad.mean", "grad.log_std")
     same(to_density * apart, theirs)
-    same(method.rewards(batch)[0], arrays[f"{kind}_reward"])
+    same(method.lesson(batch).reward, arrays[f"{kind}_reward"])
 
 
 # --- LSD -----------------------------------------------------------------------------------------
@@ -418,7 +418,7 @@ def test_lsd(kind: str, space: SkillSpace) -> None:
     loss, (grad,) = loss_and_grads(method, batch, method.phi.flat)
     same(loss, arrays[f"{kind}_loss"])
     same(grad, flat(arrays, f"{kind}_grad.phi"))
-    same(method.rewards(batch)[0], arrays[f"{kind}_reward"])
+    same(method.lesson(batch).reward, arrays[f"{kind}_reward"])
 
 
 # --- DADS ----------------------------------------------------------------------------------------
@@ -439,4 +439,4 @@ def test_dads(kind: str, space: SkillSpace, monkeypatch: pytest.MonkeyPatch) -> 
     constant = 5 / 2 * math.log(2 * math.pi)
     same(loss + constant, arrays[f"{kind}_loss"])
     same(grad, flat(arrays, f"{kind}_grad.mu"))
-    same(method.rewards(batch)[0], arrays[f"{kind}_reward"])
+    same(method.lesson(batch).reward, arrays[f"{kind}_reward"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from comsd.evaluation.robots import akd, identification, ms_coverage, sweeps
+from comsd.evaluation.robots import RobotEvaluator, akd, identification, ms_coverage, sweeps
 from comsd.skills import Box, OneHot, Sphere
 from comsd.terms import by_tercile, retrieval
 
@@ -24,7 +24,11 @@ def test_ms_coverage_of_mean_states() -> None:
     states[:, 1::2, 0] -= 1
     assert ms_coverage(states[..., :1], k=1) == pytest.approx(2)
     pairwise = np.mean([1, 3, 7, 1, 2, 6, 3, 2, 4, 7, 6, 4])
-    assert ms_coverage(states[..., :1], k=10) == pytest.approx(pairwise)
+    assert ms_coverage(states[..., :1], k=3) == pytest.approx(pairwise)
+    figures = RobotEvaluator.figures("constant", np.repeat(states, 2, 1))
+    assert [name for name in figures if "ms" in name] == [
+        f"ms_coverage{k}_constant" for k in (3, 1)
+    ]
 
 
 def test_identification_is_one_for_separate_skills_and_chance_for_equal_ones() -> None:

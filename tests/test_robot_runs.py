@@ -172,6 +172,18 @@ def test_the_log_has_the_health_figures(whole: Path) -> None:
     assert float(looks["held_out_chance"]) == pytest.approx(1 / 200)
 
 
+def test_without_scores_no_fresh_episodes_are_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**SMALL, "steps": 300, "space": "one-hot", "skills": 4}
+    run = comsd.pretrain("becl", run=tmp_path / "run", **settings)
+    look, seen = RobotEvaluator(run), run.evaluations.rows()[-1]
+    assert "held_out_retrieval" not in seen
+    assert {"akd_range_constant", "akd_max_constant"} <= set(look.headline) & set(seen)
+    monkeypatch.delattr("comsd.envs.mujoco.RobotEnv.step")
+    assert look.held_out(run.policy, run.load_method()) == {}
+
+
 def test_evaluate_measures_three_sweeps_and_draws(whole: Path) -> None:
     result = comsd.evaluate(whole)
     assert {f"akd_range_{s}" for s in ("constant", "flag", "random")} <= set(result.metrics)

@@ -14,7 +14,7 @@ from comsd.envs.base import Array, Step
 from comsd.envs.skills import SkillEnv
 from comsd.methods import METHODS
 from comsd.replay import Layout, Replay
-from comsd.rules import BestOf, Prior, Regress, Resample, Settled
+from comsd.rules import BestOf, Prior, Regress, Resample, Rule
 from comsd.skills import Box, NoSkill, OneHot, SkillSpace, Sphere
 from comsd.types import Batch
 
@@ -35,7 +35,7 @@ def test_the_prior_draws_anew_and_a_settled_rule_never(rng: np.random.Generator)
     assert not torch.equal(prior.choose(2, 0, rng, unseen), prior.choose(2, 50, rng, unseen))
     assert prior.skill is None
     for steps in (0, 4000):
-        assert torch.equal(Settled(skill).choose(2, steps, rng, unseen), torch.stack([skill] * 2))
+        assert torch.equal(Rule(skill).choose(2, steps, rng, unseen), torch.stack([skill] * 2))
 
 
 def test_resample_goes_on_drawing_and_shows_what_acts(rng: np.random.Generator) -> None:

@@ -56,14 +56,14 @@ def diayn_that_says(logits: list[float]) -> DIAYN:
 def test_diayn_reward_of_three_skills() -> None:
     """Logits log 2, 0, log 5: q = 1/4, 1/8, 5/8, each times K = 3."""
     method = diayn_that_says([math.log(2), 0.0, math.log(5)])
-    reward, metrics = method.rewards(rows(torch.eye(3), [[0.0, 1.0]] * 3))
+    reward, metrics, _ = method.lesson(rows(torch.eye(3), [[0.0, 1.0]] * 3))
     assert reward.tolist() == pytest.approx([math.log(3 / 4), math.log(3 / 8), math.log(15 / 8)])
     assert metrics["diayn/accuracy"].tolist() == [0, 0, 1]
 
 
 def test_diayn_reward_is_at_most_log_k_and_finite_when_surely_wrong() -> None:
     """q = 1 gives log 4; a logit short by 200 gives log 4 - 200, where q is 0 in float32."""
-    reward, _ = diayn_that_says([200.0, 0, 0, 0]).rewards(rows(torch.eye(4)[:2], [[0.0, 0]] * 2))
+    reward = diayn_that_says([200.0, 0, 0, 0]).lesson(rows(torch.eye(4)[:2], [[0.0, 0]] * 2)).reward
     assert reward.tolist() == pytest.approx([math.log(4), math.log(4) - 200])
 
 
@@ -71,7 +71,7 @@ def test_diayn_looks_at_the_next_state_only() -> None:
     method = make_method("diayn", OneHot(3), "robots")
     batch = make_batch(OneHot(3), 8)
     elsewhere = batch._replace(obs=batch.obs + 5)
-    assert torch.equal(method.rewards(batch)[0], method.rewards(elsewhere)[0])
+    assert torch.equal(method.lesson(batch).reward, method.lesson(elsewhere).reward)
 
 
 def test_diayn_scores_are_log_q_of_every_skill_in_every_state() -> None:
@@ -99,7 +99,7 @@ SMM_BATCH = rows(torch.eye(2), [[1.0, 2.0], [0.0, -3.0]], [[9.0, 9.0]] * 2)
 
 def test_smm_reward_has_four_terms() -> None:
     """|x|^2 = 1 + 4 + 1 and 9 + 1, -log d(z | s) = log 4/3 and log 4, log K = log 2, log p* = 0."""
-    reward, metrics = smm().rewards(SMM_BATCH)
+    reward, metrics, _ = smm().lesson(SMM_BATCH)
     density, skill = [6, 10], [math.log(4 / 3), math.log(4)]
     wanted = [d + s + math.log(2) for d, s in zip(density, skill, strict=True)]
     assert reward.tolist() == pytest.approx(wanted)
@@ -110,7 +110,7 @@ def test_smm_reward_has_four_terms() -> None:
 def test_smm_papers_sign_and_weights() -> None:
     method = smm(skill_term="log-likelihood", skill_weight=2.0, density_weight=0.5)
     wanted = [3 - 2 * math.log(4 / 3) + math.log(2), 5 - 2 * math.log(4) + math.log(2)]
-    assert method.rewards(SMM_BATCH)[0].tolist() == pytest.approx(wanted)
+    assert method.lesson(SMM_BATCH).reward.tolist() == pytest.approx(wanted)
 
 
 def test_smm_loss_sums_the_kl_and_averages_the_squares() -> None:
@@ -126,10 +126,10 @@ def test_smm_loss_sums_the_kl_and_averages_the_squares() -> None:
 
 def test_smm_noise_is_for_training_only() -> None:
     method = make_method("smm", OneHot(2), "robots")
-    first, second = (method.rewards(SMM_BATCH)[0] for _ in range(2))
+    first, second = (method.lesson(SMM_BATCH).reward for _ in range(2))
     assert not torch.equal(first, second)
     method.eval()
-    first, second = (method.rewards(SMM_BATCH)[0] for _ in range(2))
+    first, second = (method.lesson(SMM_BATCH).reward for _ in range(2))
     assert torch.equal(first, second)
 
 
@@ -219,7 +219,7 @@ def test_becl_ratio_at_known_angles() -> None:
     """0, 60, 90, 180 degrees, T = 0.5: e^(2 cos) with the partner over that and the others."""
     points = [[math.cos(a), math.sin(a)] for a in (0, math.pi / 3, math.pi / 2, math.pi)]
     batch = rows(torch.eye(2)[[0, 0, 1, 1]], [[0.0, 0]] * 4)
-    reward, metrics = becl_with(points).rewards(batch)
+    reward, metrics, _ = becl_with(points).lesson(batch)
     e, root = math.exp, math.sqrt(3)
     wanted = [
         e(1) / (e(1) + 1 + e(-2)),
@@ -236,7 +236,7 @@ def test_becl_denominators(denominator: str, beside: int) -> None:
     """Three rows of each of two skills at right angles: does the third one count?"""
     points = [[1.0, 0]] * 3 + [[0, 2.0]] * 3
     batch = rows(torch.eye(2)[[0, 0, 0, 1, 1, 1]], [[0.0, 0]] * 6)
-    reward, _ = becl_with(points, denominator=denominator).rewards(batch)
+    reward = becl_with(points, denominator=denominator).lesson(batch).reward
     square = math.e**2
     assert reward.tolist() == pytest.approx([square / ((1 + beside) * square + 3)] * 6)
 

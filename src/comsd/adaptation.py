@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from comsd.agents.ddpg import DDPGConfig
 from comsd.config import (
     Config,
     Setting,
@@ -30,7 +31,7 @@ from comsd.envs.mujoco import HORIZON
 from comsd.envs.skills import SkillEnv
 from comsd.errors import InputError
 from comsd.methods import METHODS, Method
-from comsd.rules import BestOf, Regress, Resample, Rule, Settled
+from comsd.rules import BestOf, Regress, Resample, Rule
 
 if TYPE_CHECKING:
     from comsd.run import Run
@@ -94,8 +95,13 @@ def check_source(source: Run, task: str) -> None:
         )
 
 
+def agent_of(config: Config) -> DDPGConfig:
+    assert isinstance(config.agent, DDPGConfig)  # robots and their tasks have no other
+    return config.agent
+
+
 def inherited(source: Run) -> dict[str, Setting]:
-    return sourced("the pre-trained run", agent__hidden=getattr(source.config.agent, "hidden", 0))
+    return sourced("the pre-trained run", agent__hidden=agent_of(source.config).hidden)
 
 
 def resolve_scratch(task: str, preset: str, **overrides: Any) -> tuple[Config, dict[str, str]]:
@@ -134,10 +140,10 @@ def hold_of(config: Config, source: Run) -> int:
     how = config.adapt
     assert isinstance(how, FinetuneSettings)
     if how.rule == "best-of-k":
-        share = getattr(config.agent, "random_steps", 0) // how.tries
+        share = agent_of(config).random_steps // how.tries
         return min(max(1, share), HORIZON)  # an episode each, or an equal part of one
     if how.rule == "resample":
-        return int(getattr(source.config.agent, "hold", HORIZON))
+        return agent_of(source.config).hold
     return 50 if how.rule == "regress" else HORIZON
 
 
@@ -146,7 +152,7 @@ def check_rule(config: Config, source: Run) -> None:
     assert isinstance(how, FinetuneSettings)
     if how.rule == "regress" and method.regress is Method.regress:
         raise InputError(f"rule is 'regress', but {method.name} has no features for it")
-    hold, envs = hold_of(config, source), getattr(config.agent, "envs", 1)
+    hold, envs = hold_of(config, source), agent_of(config).envs
     last = -(-how.regress_after // (hold * envs)) * hold * envs
     if how.rule == "regress" and last >= config.run.steps:
         raise InputError(
@@ -183,7 +189,7 @@ def resolve_combine(
     if how.skill_map == "identity" and source.config.run.space != "box":
         raise InputError("skill_map is 'identity'; that is for box skills only; allowed: affine")
     if how.hold > 1:
-        per_choice = getattr(config.agent, "discount", 1.0) ** how.hold
+        per_choice = agent_of(config).discount ** how.hold
         adapted |= sourced("gamma^hold: a choice lasts hold steps", agent__discount=per_choice)
     return resolve(*words, stage="combine", adapted=adapted, **overrides)
 
@@ -202,7 +208,7 @@ def make_env(
     assert isinstance(how, CombineSettings)
     assert source is not None
     if discount is None:
-        discount = float(getattr(config.agent, "discount", 1.0) ** (1 / how.hold))
+        discount = float(agent_of(config).discount ** (1 / how.hold))
     return SkillEnv(env, source.policy, source.space, how.hold, discount, how.skill_map == "affine")
 
 
@@ -212,7 +218,7 @@ def make_rule(run: Run) -> Rule:
     if not isinstance(how, FinetuneSettings):
         centre = space.centre()
         assert centre is not None
-        return Settled(centre)
+        return Rule(centre)
     source = run.source
     method = METHODS[source.config.run.method]
     if how.rule == "best-of-k":
@@ -222,6 +228,6 @@ def make_rule(run: Run) -> Rule:
     if how.rule == "fixed":
         usual = method.usual_skill(space)
         assert usual is not None
-        return Settled(usual)
+        return Rule(usual)
     drawn = space.sample(1, np.random.default_rng(run.seeds()[4]))[0]
-    return Resample(space, drawn) if how.rule == "resample" else Settled(drawn)
+    return Resample(space, drawn) if how.rule == "resample" else Rule(drawn)

@@ -28,6 +28,7 @@ from comsd.adaptation import (
     resolve_finetune,
     resolve_scratch,
 )
+from comsd.agents import AGENTS
 from comsd.analysis import Analysis
 from comsd.config import Config, RunSettings, choose, resolve, sourced
 from comsd.doctor import examine
@@ -312,8 +313,9 @@ def show_analysis(result: Analysis) -> None:
     names = list(dict.fromkeys(row.sweep for row in result.skills))
     table = Table("metric", *(f"{name} sweep" for name in names), box=box.SIMPLE)
     for metric in ("akd_max", "akd_range", "akd_variance", f"ms_coverage{MEAN_NEIGHBOURS[0]}"):
-        figures = [f"{result.metrics[f'{metric}_{name}']:.3g}" for name in names]
-        table.add_row(metric.replace("_", " "), *figures)
+        keys = [f"{metric}_{name}" for name in names]
+        if keys[0] in result.metrics:  # not with fewer skills than neighbours
+            table.add_row(metric.replace("_", " "), *(f"{result.metrics[key]:.3g}" for key in keys))
     show(table)
     columns = ("sweep", "skill", "AKD", "torso height, m", "forward speed, m/s")
     table = Table(*columns, f"spin, {result.spin_unit}", box=box.SIMPLE)
@@ -404,8 +406,9 @@ def methods(words: list[str]) -> None:
     reject(words, "methods")
     columns = ("method", "skill spaces", "critic", "fine-tuned skill", "extension points", "status")
     table = Table(*columns, "paper", box=box.SIMPLE)
+    usual = AGENTS["ddpg"].config_class()
     for name, method in METHODS.items():
-        spaces, points = (s.kind for s in method.spaces), method.extension_points()
+        spaces, points = (s.kind for s in method.spaces), method.extension_points(usual)
         row = (", ".join(spaces), method.critic, method.finetuning_rule, ", ".join(points))
         table.add_row(name, *row, method.status, method.paper)
     show(table)

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from comsd.agents.critics import PerSkill
 from comsd.agents.ddpg import DDPG
 from comsd.errors import InputError
 from comsd.methods.base import Method
@@ -67,11 +66,8 @@ def compiled_learn(
 
 
 def compile_agent(agent: DDPG) -> None:
-    """Replace the two steps of an agent by steps down its compiled losses.
-
-    Not where rows go to heads by their skill: a graph has fixed shapes, so it would compute all.
-    """
-    if isinstance(agent.critic, PerSkill):
+    """Replace the two steps of an agent by steps down its compiled losses, if its critic allows."""
+    if not agent.critic.compilable:
         return
     critic_loss, actor_loss = whole(agent.critic_loss), whole(agent.actor_loss)
 

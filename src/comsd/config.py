@@ -256,6 +256,7 @@ def resolve(
         raise InputError(
             f"space is {config.run.space!r}; allowed for {method}: {', '.join(allowed)}"
         )
+    groups["method"].check_space(config.run.space)
     return config, sources
 
 

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 from torch import Tensor, nn
 
 from comsd.config import setting
+from comsd.errors import InputError
 from comsd.methods.base import MethodConfig
 from comsd.nets import MLP, Adam, PairEncoder, without_gradient
 from comsd.skills import OneHot, SkillSpace
@@ -29,18 +30,33 @@ from comsd.terms import (
 )
 from comsd.types import Batch, ObsInfo
 
-BOTH = "CIC's code; the paper's table"
+CODE = "CIC's code"
 
 
 @dataclass(frozen=True)
 class ContrastConfig(MethodConfig):
-    temperature: float = setting(0.5, "temperature T (Eq. 6)", BOTH, low=0.03)
-    query: Literal["learned", "identity"] = setting("learned", "f2: a network or z itself", BOTH)
+    """What CIC and the methods built on it have in common."""
+
+    temperature: float = setting(
+        0.5, "temperature T (Eq. 6)", f"{CODE}; the paper's table", low=0.03
+    )
+    query: Literal["learned", "identity"] = setting("learned", "f2: a network or z itself", CODE)
     denominator: Literal["all", "constant"] = setting(
         "all",
         "of Eq. 7: all transitions, or less the constant e^(1/T) as in CIC's code (continuous z)",
         "paper, Eq. 7",
     )
+    k: int = setting(16, "nearest neighbours", CODE, low=2)
+
+    def check_space(self, kind: str) -> None:
+        if self.denominator == "constant" and kind == "one-hot":
+            raise InputError(
+                "method.denominator is 'constant', which has no effect on one-hot skills; "
+                "allowed: all"
+            )
+
+    def rows_needed(self) -> dict[str, int]:
+        return {"k": self.k}
 
 
 class Contrasted(NamedTuple):
@@ -58,7 +74,7 @@ class Contrasted(NamedTuple):
         return self.states[:, : self.states.shape[1] // 2]
 
     @property
-    def state(self) -> Tensor:
+    def after(self) -> Tensor:
         """Embedding of s', (B, d)."""
         return self.states[:, self.states.shape[1] // 2 :]
 

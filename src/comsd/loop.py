@@ -78,7 +78,8 @@ def train(run: Run, report: Callable[[str], None]) -> None:
         began, start = time.monotonic() - seconds, learner.steps
         run.open_board(start)
         look = evaluator(run)
-        with Progress(settings.steps, start, look.headline, report) as progress:
+        shown = learner.method.headline | look.headline
+        with Progress(settings.steps, start, shown, report) as progress:
             if run.evaluation_due or (learner.steps == 0 and look.at_start):
                 evaluate(run, learner, look, progress, stop)
                 run.saved_at = None  # what is on disk does not know of it

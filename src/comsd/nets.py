@@ -487,18 +487,12 @@ class PairEncoder(nn.Module):
 
     def __init__(self, obs: ObsInfo, hidden: int, dim: int, *, init: Init = "orthogonal") -> None:
         super().__init__()
-        self.dim = dim
         self.inputs = Standardise(obs.mean, obs.std)
         self.state = MLP(obs.dim, hidden, hidden, dim, init=init)
         self.pair = MLP(2 * dim, hidden, hidden, dim, init=init)
 
-    def forward(self, obs: Tensor, next_obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Embeddings of s' and of (s, s'), each (B, dim). Observations get no gradient."""
-        states = self.states(obs, next_obs)
-        return states[:, self.dim :], self.pair(states)
-
     def states(self, obs: Tensor, next_obs: Tensor) -> Tensor:
-        """Embeddings of s and of s' side by side, (B, 2 dim)."""
+        """Embeddings of s and of s' side by side, (B, 2 dim). Observations get no gradient."""
         return self.state(self.interleave(obs, next_obs)).view(len(obs), -1)
 
     def interleave(self, obs: Tensor, next_obs: Tensor) -> Tensor:

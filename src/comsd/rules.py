@@ -15,7 +15,7 @@ Experience = Callable[[], Batch]  # every transition so far
 
 
 class Rule:
-    """Chooses skills; sooner or later it may settle on one."""
+    """Chooses skills; it has settled on one from the beginning, or may do so later."""
 
     acts = False  # do its skills act from the first step, in place of random actions?
 
@@ -60,13 +60,6 @@ class Resample(Rule):
         drawn = self.space.sample(n, rng)
         self.skill = drawn[0]
         return drawn
-
-
-class Settled(Rule):
-    """One skill from the beginning."""
-
-    def __init__(self, skill: Tensor) -> None:
-        super().__init__(skill)
 
 
 class BestOf(Rule):

@@ -11,13 +11,15 @@ written out, and in `plain` the same in ordinary operations (tests hold one to t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from comsd.nets import MLP, Scratch, add_relu, layer_grad, relu_backward
+from comsd.skills import OneHot, SkillSpace
 
 PIECE = 2**20  # numbers of a gradient that stay in the cache until Adam has used them
 
@@ -26,6 +28,8 @@ class Critic(MLP):
     """Twin values (B, 2) of rows [s, z, a]."""
 
     copied = (*MLP.copied, "actions")
+    spaces: ClassVar[tuple[type[SkillSpace], ...]] = (SkillSpace,)  # whose skills it can take
+    compilable: ClassVar[bool] = True  # has it fixed shapes?
     actions: int  # the last columns of a row
 
     def gradients(self, grad: Tensor, scratch: Scratch) -> Iterator[tuple[slice, Tensor]]:
@@ -114,6 +118,8 @@ class PerSkill(Critic):
     """
 
     copied = (*Critic.copied, "skill")
+    spaces = (OneHot,)
+    compilable = False  # rows go where their skill says; a graph would compute all heads
 
     def __init__(self, obs: int, skills: int, actions: int, hidden: int) -> None:
         trunk = max(1, hidden // 2)  # as in CeSD's code, 512 below heads of 1024
@@ -229,7 +235,7 @@ class PerSkill(Critic):
         return super().forward(x, frozen=frozen)
 
 
-CRITICS: dict[str, Callable[[int, int, int, int], Critic]] = {  # (obs, skill, actions, hidden)
+CRITICS: dict[str, type[Critic]] = {  # of (obs, skill, actions, hidden)
     "plain": Twin,
     "successor": Successor,
     "per-skill": PerSkill,

@@ -30,7 +30,7 @@ EDGE = 1 - 1e-6  # actions stay this far inside [-1, 1]
 
 @dataclass(frozen=True)
 class DDPGConfig(AgentConfig):
-    hidden: int = setting(1024, "width of the hidden layers of actor and critic", PAPER, low=1)
+    hidden: int = setting(1024, "width of the hidden layers of actor and critic", CODE, low=1)
     lr: float = setting(1e-4, "learning rate of actor and critic", PAPER, above=0)
     batch_size: int = setting(1024, "transitions per update", PAPER, low=2)
     replay: int = setting(1_000_000, "transitions kept", PAPER, low=1)

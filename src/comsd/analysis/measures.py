@@ -104,7 +104,8 @@ def analyse_robot(
     for name, motion in motions.items():
         figures, table = look.figures(name, motion.states), describe(name, names[name], motion)
         activity = np.array([row.akd for row in table])
-        summary = {title: figures[f"{key}_{name}"] for title, key in SUMMARIES.items()}
+        keys = {title: f"{key}_{name}" for title, key in SUMMARIES.items()}
+        summary = {title: figures[key] for title, key in keys.items() if key in figures}
         means = motion.states.mean(1, dtype=np.float64)
         drawn[name] = SweepFigures(names[name], activity, means, summary)
         metrics |= figures

@@ -41,7 +41,7 @@ class Evaluator(Protocol):
     """Rolls out what a run has learned and says what it does."""
 
     meanings: ClassVar[dict[str, str]]  # of every metric
-    headline: ClassVar[dict[str, str]]  # short names of the few metrics that progress shows
+    headline: dict[str, str]  # short names of the few metrics that progress shows
     bounds: dict[str, float]  # what stands for a published claim here; may be empty
     at_start: ClassVar[bool]  # is there something to see before the first step?
 

@@ -199,7 +199,7 @@ class MazeEvaluator:
 
     meanings: ClassVar[dict[str, str]] = MEANINGS
     at_start: ClassVar[bool] = False
-    headline: ClassVar[dict[str, str]] = {
+    headline: dict[str, str] = {
         "occupancy_entropy": "coverage",
         "identification": "5-NN",
         "end_information": "I(z;end)",

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from comsd.agents.ddpg import DDPGConfig
 from comsd.envs import robot
 from comsd.envs.base import Array
 from comsd.envs.mujoco import HORIZON, MOTION, RobotEnv
@@ -27,7 +28,7 @@ from comsd.evaluation.base import Stopped, acting, never
 from comsd.learners.base import Learner, Policy
 from comsd.methods.base import Method
 from comsd.skills import Box, OneHot, SkillSpace
-from comsd.terms import knn_distances, retrieval
+from comsd.terms import chance, knn_distances, retrieval
 from comsd.types import Batch
 
 if TYPE_CHECKING:
@@ -40,19 +41,19 @@ States = NDArray[np.float32]  # (skills, time, O)
 SWEPT = 11  # skills of a sweep, as in the paper
 NEIGHBOURS = 16  # k of the AKD
 MEAN_NEIGHBOURS = (3, 1, 5, 10)  # k' of the MS-coverage; 3 is the one that is quoted
-IDENTIFIED = 32  # skills to tell apart
+IDENTIFIED = 32  # skills to tell apart, or all of a space with fewer
 GLANCE = 200  # steps of the roll-outs by which they are told apart
 HELD_OUT = 10  # fresh episodes on which the representation is tested
 
 SWEEPS = {
-    "constant": "c (1, ..., 1), c = 0, 0.1, ... 1: the paper's sweep",
-    "flag": "only the first coordinate swept, the others 0.5",
-    "random": "eleven random skills, the same for every run",
+    "constant": "box: c (1, ..., 1), c = 0 to 1, the paper's; sphere: a circle; one-hot: first 11",
+    "flag": "box: the first coordinate swept, the others 0.5",
+    "random": "random skills, the same for every run",
 }
 
 
 def sweeps(space: SkillSpace) -> dict[str, Tensor]:
-    """Eleven skills each; what the names mean is in `SWEEPS`. Finite spaces: the first eleven."""
+    """Eleven skills each, or all of a space with fewer; what the names mean is in `SWEEPS`."""
     result = {"constant": space.grid(SWEPT)}
     if isinstance(space, Box):
         result["flag"] = space.flags(SWEPT)
@@ -71,7 +72,6 @@ def akd(states: States, k: int = NEIGHBOURS) -> NDArray[np.float64]:
 def ms_coverage(states: States, k: int = MEAN_NEIGHBOURS[0]) -> float:
     """Mean distance between each mean state and its k nearest others."""
     means = torch.from_numpy(states.mean(1, dtype=np.float64))
-    k = min(k, len(means) - 1)
     return knn_distances(means, means, k + 1)[:, 1:].mean().item()
 
 
@@ -112,33 +112,26 @@ class RobotEvaluator:
             for name in SWEEPS
             for k in MEAN_NEIGHBOURS
         },
-        "identification": f"accuracy of telling {IDENTIFIED} random skills apart by their states",
+        "identification": f"accuracy of telling up to {IDENTIFIED} skills apart by their states",
         "held_out_retrieval": "share of skills the representation finds in fresh roll-outs",
         "held_out_chance": "the same by guessing",
     }
     at_start: ClassVar[bool] = False
-    headline: ClassVar[dict[str, str]] = {
-        "comsd/r_exp": "r_exp",
-        "comsd/r_div": "r_div",
-        "comsd/variance": "V",
-        "cic/r_exp": "r_exp",
-        "cic/variance": "V",
-        "aps/r_ent": "r_ent",
-        "aps/r_sf": "r_sf",
-        "cesd/r_ent": "r_ent",
-        "cesd/own": "own",
-        "health/retrieval": "retrieval",
-        "held_out_retrieval": "held out",
-        "akd_range_flag": "AKD range",
-        "akd_max_flag": "max",
-    }
 
     def __init__(self, run: Run) -> None:
         self.robot, self.space = robot(run.spec.name), run.space
         self.rollouts = max(2, run.config.run.rollouts)
         agent = run.config.agent
-        self.hold = min(getattr(agent, "hold", HORIZON), HORIZON)
-        self.n = getattr(agent, "n_step", 1)
+        assert isinstance(agent, DDPGConfig)
+        self.hold, self.n = min(agent.hold, HORIZON), agent.n_step
+        # the flag's, where there is one
+        self.followed, self.followed_skills = list(sweeps(self.space).items())[-2]
+        self.headline = {
+            "health/retrieval": "retrieval",
+            "held_out_retrieval": "held out",
+            f"akd_range_{self.followed}": "AKD range",
+            f"akd_max_{self.followed}": "max",
+        }
         self.stopped = never
         self.seed = int(run.seeds()[3].generate_state(1)[0])  # apart from all training
         self.bounds: dict[str, float] = {}
@@ -195,21 +188,24 @@ class RobotEvaluator:
     @staticmethod
     def figures(name: str, states: States) -> dict[str, float]:
         """The metrics of one sweep."""
-        activity = akd(states)
+        activity, others = akd(states), len(states) - 1
         return {
             f"akd_max_{name}": float(activity.max()),
             f"akd_range_{name}": float(np.ptp(activity)),
             f"akd_variance_{name}": float(activity.var()),
-            **{f"ms_coverage{k}_{name}": ms_coverage(states, k) for k in MEAN_NEIGHBOURS},
+            **{
+                f"ms_coverage{k}_{name}": ms_coverage(states, k)
+                for k in MEAN_NEIGHBOURS
+                if k <= others
+            },
         }
 
     def follow(self, learner: Learner, stopped: Callable[[], bool]) -> dict[str, float] | None:
-        policy, method = learner.agent, learner.method
-        name, skills = list(sweeps(self.space).items())[-2]  # the flag's, where there is one
+        policy, skills = learner.agent, self.followed_skills
         self.stopped = stopped
         try:
             states = self.roll_out(policy, skills, [0] * len(skills))
-            return self.figures(name, states) | self.held_out(policy, method)
+            return self.figures(self.followed, states) | self.held_out(policy, learner.method)
         except Stopped:
             return None
         finally:
@@ -220,9 +216,12 @@ class RobotEvaluator:
 
         Fresh episodes with new skills and the noise of training; one transition per segment.
         """
-        rng = np.random.default_rng(self.seed)
         env = RobotEnv(self.robot, None, [self.seed + i for i in range(HELD_OUT)])
         obs, rows = env.reset(), []
+        start, skills = torch.from_numpy(obs), self.space.sample(HELD_OUT, np.random.default_rng(0))
+        if self.scores(method, start, start, start, skills) is None:
+            return {}  # as it would be after ten episodes
+        rng = np.random.default_rng(self.seed)
         for _ in range(HORIZON // self.hold):
             skills = self.space.sample(HELD_OUT, rng)
             play = policy.player(skills, rng)
@@ -236,23 +235,26 @@ class RobotEvaluator:
             at = int(rng.integers(max(1, self.hold - self.n + 1)))
             later = min(at + self.n, self.hold)
             rows.append((seen[at], seen[later], seen[min(at + 1, later)], skills.numpy()))
-        device = next(method.buffers()).device
-        columns = [np.concatenate(column) for column in zip(*rows, strict=True)]
-        first, after, near, skill = (torch.from_numpy(column).to(device) for column in columns)
-        nothing = torch.zeros(len(skill), device=device)
-        empty = first.new_zeros(len(first), env.action_dim)
-        batch = Batch(first, empty, after, near, skill, nothing, nothing)
-        with torch.no_grad():
-            method.eval()
-            scores = method.scores(batch)
-            method.train()
-        if scores is None:
-            return {}
-        same = (skill[:, None] == skill[None]).all(-1).float().mean()
+        columns = [torch.from_numpy(np.concatenate(part)) for part in zip(*rows, strict=True)]
+        scores, skill = self.scores(method, *columns), columns[-1]
+        assert scores is not None
         return {
-            "held_out_retrieval": retrieval(scores, skill).item(),
-            "held_out_chance": same.item(),
+            "held_out_retrieval": retrieval(scores.cpu(), skill).item(),
+            "held_out_chance": chance(skill).item(),
         }
+
+    @torch.no_grad()
+    def scores(
+        self, method: Method, obs: Tensor, after: Tensor, near: Tensor, skill: Tensor
+    ) -> Tensor | None:
+        """`Method.scores` of transitions whose actions and rewards are unknown."""
+        actions, nothing = torch.zeros(len(obs), self.robot.model.nu), torch.zeros(len(obs))
+        batch = Batch(obs, actions, after, near, skill, nothing, nothing)
+        device = next(method.buffers()).device
+        method.eval()
+        scores = method.scores(Batch(*(column.to(device) for column in batch)))
+        method.train()
+        return scores
 
     def measure(self, policy: Policy | None, **options: bool) -> dict[str, float]:
         if options.get("random_start"):

@@ -32,7 +32,7 @@ class TaskEvaluator:
         "return_sd": "standard deviation over the episodes",
         "return_without_noise": "mean return with the controller's mean actions",
     }
-    headline: ClassVar[dict[str, str]] = {"return": "return", "ddpg/q": "Q"}
+    headline: dict[str, str] = {"return": "return", "ddpg/q": "Q"}
     at_start: ClassVar[bool] = True
 
     def __init__(self, run: Run) -> None:

@@ -16,7 +16,7 @@ from comsd.config import Config
 from comsd.envs.base import Env
 from comsd.errors import InputError, RunError
 from comsd.learners.base import random_state, restore_random
-from comsd.methods.base import Method
+from comsd.methods.base import Method, MethodConfig
 from comsd.replay import Layout, Replay
 from comsd.rules import Prior, Rule
 from comsd.skills import SkillSpace
@@ -75,15 +75,14 @@ class OffPolicyLearner:
         """Raise InputError where a run could not start or would never learn."""
         c, device = config.agent, torch.device(config.run.device)
         assert isinstance(c, DDPGConfig)
+        assert isinstance(config.method, MethodConfig)
         kept = c.replay // c.envs // 2  # of an episode, when half the replay is the next one's
         longest = min(env.horizon, kept, c.hold if c.one_skill else env.horizon)
         if c.n_step > longest:
             what = "episode, half the replay of one environment"
             what += " or agent.hold" if c.one_skill else ""
             raise InputError(f"agent.n_step is {c.n_step}; it must be at most {longest} ({what})")
-        most = c.batch_size - (getattr(config.method, "knn_form", "") == "log")  # beside itself
-        if (k := getattr(config.method, "k", 0)) > most:
-            raise InputError(f"method.k is {k}; it must be at most {most} (agent.batch_size)")
+        config.method.check_rows(c.batch_size, "agent.batch_size")
         if config.run.steps <= c.random_steps:
             raise InputError(
                 f"steps is {config.run.steps}; it must be more than agent.random_steps "

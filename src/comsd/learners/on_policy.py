@@ -39,11 +39,8 @@ class OnPolicyLearner:
         assert isinstance(method, MethodConfig)
         assert isinstance(agent, PPOConfig)
         rows = agent.envs * env.horizon
-        if (k := getattr(method, "k", 0)) >= rows:
-            raise InputError(
-                f"method.k is {k}; it must be less than the {rows} states of a cycle "
-                f"(agent.envs {agent.envs} x {env.horizon} steps)"
-            )
+        states = f"{rows} states of a cycle, agent.envs {agent.envs} x {env.horizon} steps"
+        method.check_rows(rows, states)
         if agent.minibatches > rows // 2:
             raise InputError(
                 f"agent.minibatches is {agent.minibatches}; it must be at most {rows // 2}, two of "
@@ -83,7 +80,7 @@ class OnPolicyLearner:
     def cycle(self) -> Metrics:
         batch = self.collect()  # (T * N) transitions
         metrics = self.represent(batch)  # what the skills look like
-        reward, parts = self.method.rewards(batch)  # what each transition is worth
+        reward, parts, _ = self.method.lesson(batch)  # what each transition is worth
         if not bool(torch.isfinite(reward).all()):
             raise RunError(f"the reward of {self.method.name} holds NaN or infinity")
         metrics |= parts | self.agent.update(batch, reward, self.env.num_envs, self.rngs["order"])

@@ -37,6 +37,9 @@ class APSConfig(MethodConfig):
         1e-3, "l of Eq. 7, as a share of the mean square of a feature", "ours", above=0
     )
 
+    def rows_needed(self) -> dict[str, int]:
+        return {"k": self.k}
+
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "robots": sourced(CODE, run__space="sphere", run__skills=10, agent__hold=5),
         "maze": sourced(MAZE, hidden=128, lr=1e-3),
@@ -48,6 +51,7 @@ class APS(Method):
     paper = "Liu & Abbeel 2021, active pretraining with successor features"
     status = "measured: Walker"
     config_class = APSConfig
+    headline = {"aps/r_ent": "r_ent", "aps/r_sf": "r_sf"}
     config: APSConfig
     spaces = (Sphere, OneHot)  # unit vectors
     critic = "successor"  # Eq. 6

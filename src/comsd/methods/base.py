@@ -7,13 +7,14 @@ config and three functions; `docs/add-a-method.md` walks through it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import getattr_static
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from comsd.config import Setting, Settings, setting
-from comsd.errors import RunError
+from comsd.errors import InputError, RunError
 from comsd.nets import Adam, Init, Standardise
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.types import Batch, Lesson, Metrics, ObsInfo
@@ -41,6 +42,24 @@ class MethodConfig(Settings):
     on_policy: ClassVar[dict[str, str]] = {}
     """Settings and the choice without which rows teach other skills than the one that acted."""
 
+    def rows_needed(self) -> dict[str, int]:
+        """Settings and how many rows each needs at least in a batch that is rewarded."""
+        return {}
+
+    def check_space(self, kind: str) -> None:
+        """Raise InputError where a choice has no meaning for this kind of skills."""
+
+    def check_rows(self, rows: int, what: str) -> None:
+        """Raise InputError where so few rows cannot be rewarded; `what` says which they are."""
+        for name, needed in self.rows_needed().items():
+            if needed > rows:
+                value = getattr(self, name)
+                most = value - (needed - rows)
+                raise InputError(f"method.{name} is {value}; it must be at most {most} ({what})")
+
+
+HOOKS = "credit regress usual_skill candidates flag_orders_skills descend optimizer scores health"
+
 
 class Method(nn.Module):
     """Base class of all methods."""
@@ -50,6 +69,7 @@ class Method(nn.Module):
     status: ClassVar[str] = "not measured"
     config_class: ClassVar[type[MethodConfig]] = MethodConfig
     spaces: ClassVar[tuple[type[SkillSpace], ...]] = (OneHot, Box, Sphere)
+    headline: ClassVar[dict[str, str]] = {}  # short names of its few metrics that progress shows
     reward_uses_skill: ClassVar[bool] = True
     reward_uses_order: ClassVar[bool] = False  # does the order of the rows matter?
     critic: ClassVar[str] = "plain"  # its form, a key of `comsd.agents.critics.CRITICS`
@@ -62,12 +82,16 @@ class Method(nn.Module):
         self.standardise = Standardise(obs.mean, obs.std)
 
     @classmethod
-    def extension_points(cls) -> list[str]:
-        """What it uses beyond a loss and a reward; docs/add-a-method.md explains each."""
-        hooks = ("credit", "regress", "descend", "optimizer", "scores", "health")
-        used = [name for name in hooks if getattr(cls, name) is not getattr(Method, name)]
+    def extension_points(cls, agent: Settings) -> list[str]:
+        """What it uses beyond a loss and a reward; docs/add-a-method.md explains each.
+
+        agent: the usual settings, for those that the method has otherwise on robots.
+        """
+        usual = vars(Method)  # static, since a classmethod is another object at every look
+        used = [name for name in HOOKS.split() if getattr_static(cls, name) is not usual[name]]
         tuned = cls.config_class.tuned.get("robots", {})
-        return used + [name.split(".")[1] for name in tuned if name.startswith("agent.")]
+        others = {k.removeprefix("agent."): s.value for k, s in tuned.items() if "agent." in k}
+        return used + [name for name, value in others.items() if value != getattr(agent, name)]
 
     def embed(self, batch: Batch) -> Any:
         """The forward pass that `loss` and `reward` share."""
@@ -144,6 +168,3 @@ class Method(nn.Module):
     def health(self, batch: Batch) -> Metrics:
         """Figures for the log that are not needed to learn; called in eval mode."""
         return {}
-
-    def rewards(self, batch: Batch) -> tuple[Tensor, Metrics]:
-        return self.lesson(batch)[:2]

@@ -36,10 +36,8 @@ class BeCLConfig(MethodConfig):
     )
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": sourced(MAZE, hidden=128, lr=1e-3, head=False),
-        "robots": {
-            **sourced(CODE, hidden=1024, lr=1e-4, agent__representation_steps=3),
-            **sourced(CODE, run__space="one-hot", run__skills=16, agent__hold=50),
-        },
+        "robots": sourced(CODE, hidden=1024, lr=1e-4, agent__representation_steps=3)
+        | sourced(CODE, run__space="one-hot", run__skills=16, agent__hold=50),
     }
 
 
@@ -59,6 +57,7 @@ class BeCL(Method):
     paper = "Yang et al. 2023, behavior contrastive learning for unsupervised skill discovery"
     status = "measured: maze, Walker"
     config_class = BeCLConfig
+    headline = {"becl/loss": "loss"}
     config: BeCLConfig
     finetuning_rule = "random"
     spaces = (OneHot,)

@@ -34,7 +34,6 @@ CODE, MAZE = "CeSD's code", "as the other methods in the maze"
 
 @dataclass(frozen=True)
 class CeSDConfig(ContrastConfig):
-    k: int = setting(16, "nearest neighbours, the point itself among them", CODE, low=2)
     weight: float = setting(1.0, "weight of the constraint reward (Eq. 6)", CODE, low=0)
     sharpness: float = setting(0.1, "temperature of the prototypes (Eq. 2)", CODE, low=0.03)
     rounds: int = setting(6, "Sinkhorn iterations (Eq. 3)", "CeSD's code, for Walker", low=1)
@@ -62,6 +61,7 @@ class CeSD(Method):
     paper = "Bai et al. 2024, constrained ensemble exploration for unsupervised skill discovery"
     status = "measured: maze, Walker"
     config_class = CeSDConfig
+    headline = {"cesd/r_ent": "r_ent", "cesd/own": "own"}
     config: CeSDConfig
     spaces = (OneHot,)
     reward_uses_order = True  # partitions are drawn row by row
@@ -80,7 +80,7 @@ class CeSD(Method):
     @torch.no_grad()
     def assigned(self, embedded: Contrasted) -> Features:
         """Eq. 4: drawn in training (adding Gumbel noise is drawing), otherwise the likeliest."""
-        logits = self.logits(embedded.state)
+        logits = self.logits(embedded.after)
         if self.training:
             logits = logits - torch.empty_like(logits).exponential_().log()
         return Features(embedded, F.one_hot(logits.argmax(-1), self.space.dim).float())
@@ -89,7 +89,7 @@ class CeSD(Method):
         return self.assigned(self.contrast(batch))
 
     def prototype_loss(self, embedded: Contrasted) -> Tensor:
-        q = sinkhorn(self.logits(embedded.state), self.config.rounds)
+        q = sinkhorn(self.logits(embedded.after), self.config.rounds)
         return F.cross_entropy(self.logits(embedded.before), q)  # Eq. 3
 
     def loss(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
@@ -106,7 +106,7 @@ class CeSD(Method):
         embedded, partition = features
         own = (partition * batch.skill).sum(-1)
         strangers = partition.T @ (1 - own)  # (K,)
-        r_ent = self.entropy(embedded.state, group=partition.argmax(-1))  # Eq. 5
+        r_ent = self.entropy(embedded.after, group=partition.argmax(-1))  # Eq. 5
         r_con = partition @ (self.config.weight / (1 + strangers))  # Eq. 6
         reward = r_ent + r_con  # Eq. 7
         parts = {"cesd/r_ent": r_ent, "cesd/r_con": r_con, "cesd/own": own}

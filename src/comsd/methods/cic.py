@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from comsd.config import Setting, setting, sourced
+from comsd.config import Setting, sourced
 from comsd.contrast import Contrast, ContrastConfig, Contrasted
 from comsd.methods.base import Method
 from comsd.nets import Adam
@@ -22,13 +22,9 @@ from comsd.skills import SkillSpace
 from comsd.terms import ParticleEntropy, by_tercile
 from comsd.types import Batch, Metrics, ObsInfo
 
-CODE = "CIC's code"
-
 
 @dataclass(frozen=True)
 class CICConfig(ContrastConfig):
-    k: int = setting(16, "nearest neighbours, the point itself among them", CODE, low=2)
-
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
             **sourced("BeCL authors' maze code", hidden=128, lr=1e-3),
@@ -42,6 +38,7 @@ class CIC(Method):
     paper = "Laskin et al. 2022, contrastive intrinsic control"
     status = "measured: maze, Walker"
     config_class = CICConfig
+    headline = {"cic/r_exp": "r_exp", "cic/variance": "V"}
     reward_uses_skill = False
 
     def __init__(self, config: CICConfig, space: SkillSpace, obs: ObsInfo) -> None:
@@ -62,12 +59,12 @@ class CIC(Method):
         return features, {"cic/nce": nce}
 
     def reward(self, batch: Batch, features: Contrasted) -> tuple[Tensor, Metrics]:
-        reward = self.entropy(features.state)
+        reward = self.entropy(features.after)
         return reward, {"cic/r_exp": reward, "cic/variance": self.entropy.moments.variance}
 
     def scores(self, batch: Batch) -> Tensor:
         return self.contrast.scores(self.embed(batch))
 
     def health(self, batch: Batch) -> Metrics:
-        reward = self.entropy(self.embed(batch).state)
+        reward = self.entropy(self.embed(batch).after)
         return by_tercile("cic", self.space.flag(batch.skill), {"r_exp": reward})

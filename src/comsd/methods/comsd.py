@@ -42,11 +42,8 @@ class ComSDConfig(ContrastConfig):
     diversity: bool = setting(True, "use the diversity reward (Eq. 8); off: ablation", PAPER)
     diversity_form: Literal["q", "log-q"] = setting("q", "r_div is q or log q", "paper, Eq. 8")
     exploration: bool = setting(True, "use the exploration reward (Eq. 10); off: ablation", PAPER)
-    k: int = setting(16, "nearest neighbours", "CIC's code", low=2)
     knn: Literal["embedding", "trajectory", "observation", "frozen-random"] = setting(
-        "embedding",
-        "h of Eq. 10: embedding of s', f1(tau), s' itself, or (as released) an untrained net",
-        "paper: 'following CIC'",
+        "embedding", "Eq. 10's h: embedding of s', f1(tau), s' or an untrained net", "paper"
     )
     knn_form: Literal["log", "log1p"] = setting("log1p", "mean of logs, or CIC's form", "CIC")
     knn_scale: Literal["variance", "mean", "std"] = setting("variance", "for log1p", "CIC's code")
@@ -57,6 +54,9 @@ class ComSDConfig(ContrastConfig):
             raise InputError("f_low must be less than f_high, and w_low at most w_high")
         if not (self.diversity or self.exploration):
             raise InputError("diversity and exploration cannot both be off: no reward is left")
+
+    def rows_needed(self) -> dict[str, int]:
+        return {"k": self.k + (self.knn_form == "log")} if self.exploration else {}
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
@@ -78,6 +78,7 @@ class ComSD(Method):
     paper = "Liu et al., balancing state exploration and skill diversity (ComSD)"
     status = "measured: maze, Walker"
     config_class = ComSDConfig
+    headline = {"comsd/r_exp": "r_exp", "comsd/r_div": "r_div", "comsd/variance": "V"}
     flag_orders_skills = True  # by Eq. 11, so (0, 0.5, ..., 0.5) is fine-tuned
     config: ComSDConfig
 
@@ -103,12 +104,11 @@ class ComSD(Method):
         features, nce = self.contrast.descend(batch, optimizer)
         return features, {"comsd/nce": nce}
 
-    def beta(self, skill: Tensor) -> Tensor:
+    def beta(self, skill: Tensor) -> Tensor:  # Eq. 11
         c = self.config
         if not c.smw:
             return torch.full_like(skill[:, 0], (c.w_low + c.w_high) / 2)
-        flag = self.space.flag(skill)
-        return dynamic_weight(flag, (c.w_low, c.w_high), (c.f_low, c.f_high))  # Eq. 11
+        return dynamic_weight(self.space.flag(skill), (c.w_low, c.w_high), (c.f_low, c.f_high))
 
     def explore(self, batch: Batch, features: Contrasted | None) -> Tensor:
         if self.config.knn == "frozen-random":
@@ -116,7 +116,7 @@ class ComSD(Method):
         if self.config.knn == "observation":
             return self.entropy(batch.next_obs)
         assert features is not None  # since it contrasts
-        return self.entropy(features.state if self.config.knn == "embedding" else features.key)
+        return self.entropy(features.after if self.config.knn == "embedding" else features.key)
 
     def terms(self, batch: Batch, features: Contrasted | None) -> dict[str, Tensor]:
         """What the reward is made of, each (B,)."""

@@ -52,8 +52,7 @@ class CSDConfig(MethodConfig):
         },
         "robots": {
             "hidden": Setting(1024, "as the other methods; CSD's code: 512"),
-            "lr": Setting(1e-4, CODE),
-            **sourced(CODE, run__space="one-hot", run__skills=16),
+            **sourced(CODE, lr=1e-4, run__space="one-hot", run__skills=16),
             "agent.one_skill": Setting(True, "CSD's paper: one skill per episode"),
             "agent.hold": Setting(200, "CSD's code: episodes of 200 steps"),
         },
@@ -70,6 +69,7 @@ class CSD(Method):
     paper = "Park et al. 2023, controllability-aware unsupervised skill discovery"
     status = "measured: Walker"
     config_class = CSDConfig
+    headline = {"csd/progress": "progress", "csd/cosine": "cosine", "csd/dual": "lam"}
     finetuning_rule = "random"
     config: CSDConfig
     spaces = (OneHot, Sphere)  # a box has no direction to move back along

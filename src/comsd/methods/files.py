@@ -10,6 +10,8 @@ import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+from comsd.agents.critics import CRITICS
+from comsd.config import choose
 from comsd.errors import InputError
 from comsd.methods import METHODS
 from comsd.methods.base import Method
@@ -44,10 +46,25 @@ def register_file(path: Path | str) -> list[str]:
     return [kind.name for kind in found]
 
 
+def check_critic(kind: type[Method]) -> None:
+    """Raise InputError unless there is a critic of its form for all its skill spaces."""
+    takes = choose(f"{kind.__name__}.critic", kind.critic, CRITICS).spaces
+    if left := [space.kind for space in kind.spaces if not issubclass(space, takes)]:
+        allowed = ", ".join(space.kind for space in takes)
+        raise InputError(
+            f"{kind.__name__}.critic is {kind.critic!r}, which cannot take {', '.join(left)} "
+            f"skills; allowed in {kind.__name__}.spaces: {allowed}"
+        )
+
+
 def register(kind: type[Method], path: Path) -> None:
     for field in ("name", "paper"):
         if not isinstance(getattr(kind, field, None), str):
             raise InputError(f"method file {path}: {kind.__name__} has no {field}, a text")
+    try:
+        check_critic(kind)
+    except InputError as error:
+        raise InputError(f"method file {path}: {error}") from None
     known = METHODS.get(kind.name)
     if known is not None and known.__module__ != kind.__module__:
         raise InputError(f"method file {path}: the name {kind.name!r} is taken")

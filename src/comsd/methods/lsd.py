@@ -41,7 +41,7 @@ class LSDConfig(MethodConfig):
         "robots": {
             "hidden": Setting(1024, "LSD's code"),
             "lr": Setting(1e-4, "METRA's code for LSD"),
-            "init": Setting("uniform", "LSD's code"),
+            "init": Setting("uniform", "ours: torch's default; LSD's code: Xavier uniform"),
             "run.space": Setting("sphere", "METRA's code for LSD"),
             "run.skills": Setting(4, "as METRA"),
             "agent.one_skill": Setting(True, "LSD's paper: one skill per episode"),
@@ -55,6 +55,7 @@ class LSD(Method):
     paper = "Park et al. 2022, Lipschitz-constrained unsupervised skill discovery"
     status = "measured: Walker"
     config_class = LSDConfig
+    headline = {"lsd/progress": "progress", "lsd/cosine": "cosine"}
     finetuning_rule = "random"
     spaces = (OneHot, Sphere)  # a box has no direction to move back along
 
