@@ -215,6 +215,19 @@ def test_no_clock_runs_inside_a_step() -> None:
     assert not any(timed)
 
 
+def test_a_clock_of_somebody_else_stays() -> None:
+    ticks = iter(range(10**9))
+    mujoco.set_mjcb_time(lambda: float(next(ticks)))
+    try:
+        env = make_task("walker_run")
+        env.reset()
+        before = next(ticks)
+        env.step(actions(1, 1, 6)[0])
+        assert next(ticks) > before + 1
+    finally:
+        mujoco.set_mjcb_time(None)
+
+
 def test_models_are_what_the_suite_means() -> None:
     assert robot("cheetah").model.body_mass.sum() == pytest.approx(14)
     floors = {"hopper": ("floor", 100), "cheetah": ("ground", 200)}

@@ -133,9 +133,13 @@ class Together:
 
 
 def stop_clock() -> None:
-    """Switch off MuJoCo's profile of itself, a tenth of a step: `mujoco.set_mjcb_time(None)` brings
-    it back. Its setter takes no null, so the variable of its C interface is set."""
-    try:
+    """Switch off MuJoCo's profile of itself, a tenth of a step.
+
+    `mujoco.set_mjcb_time(None)` brings it back; a clock that somebody else has set stays.
+    """
+    if mujoco.get_mjcb_time() is not None:
+        return
+    try:  # its setter takes no null, but the variable of its C interface does
         library = ctypes.CDLL(mujoco._callbacks.__file__)  # and what it is linked to
         ctypes.c_void_p.in_dll(library, "mjcb_time").value = None
     except (OSError, ValueError):  # where symbols of linked libraries are not found: only slower
