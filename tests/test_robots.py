@@ -205,6 +205,18 @@ def test_an_unstable_simulation_is_an_error_with_env_step_and_seed(num_envs: int
         env.step(actions(1, num_envs, 6)[0])
 
 
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_a_harmless_warning_of_the_start_is_not_one_of_the_first_step(num_envs: int) -> None:
+    env = make_task("walker_run", num_envs=num_envs)
+
+    def start(sim: int, data: mujoco.MjData) -> None:
+        env.start(sim, data)
+        data.warning.number[mujoco.mjtWarning.mjWARN_CONTACTFULL] = 1
+
+    env.simulations.begin(start)
+    env.step(actions(1, num_envs, 6)[0])
+
+
 def test_no_clock_runs_inside_a_step() -> None:
     env = make_task("walker_run")
     env.reset()

@@ -48,7 +48,7 @@ class Simulations(Protocol):
         ...
 
     def state(self) -> Doubles:
-        """All that the future depends on but for the control, a row for each."""
+        """All that the future depends on, a row for each."""
         ...
 
     def restore(self, state: Doubles) -> None: ...
@@ -71,6 +71,7 @@ class Alone:
 
     def begin(self, start: Start) -> Readings:
         start(0, self.data)
+        self.warnings[:] = 0  # the start has looked at its own
         return self.readings
 
     def step(self) -> None:
