@@ -81,6 +81,12 @@ def test_the_extension_points_are_those_that_differ() -> None:
     assert Chosen.extension_points(DDPGConfig()) == ["candidates", "scores"]
 
 
+CONFIG = """from dataclasses import dataclass
+from comsd.methods.base import MethodConfig
+@dataclass(frozen=True)
+class C(MethodConfig):
+    width: int = 3
+"""
 METHOD = "import comsd\nclass A(comsd.Method):\n"
 
 
@@ -93,6 +99,10 @@ METHOD = "import comsd\nclass A(comsd.Method):\n"
         (f"{METHOD}    name = paper = 'cic'", "the name 'cic' is taken"),
         (f"{METHOD}    paper = 'mine'", "A has no name, a text"),
         (f"{METHOD}    name = paper = critic = 'a'", "A.critic is 'a'; allowed: plain, successor"),
+        (
+            f"{CONFIG}{METHOD}    name = paper = 'a'; config_class = C",
+            r"C.width is no setting\(default, help, source\)",
+        ),
         (
             f"{METHOD}    name = paper = 'a'; critic = 'per-skill'",
             "'per-skill', which cannot take box, sphere skills; allowed in A.spaces: one-hot",
@@ -110,7 +120,8 @@ def test_a_bad_file_is_one_sentence(content: str | None, message: str, tmp_path:
 def test_a_run_of_a_method_that_is_not_loaded_says_what_is_missing(
     toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(f"pretrain rnd --preset smoke --run {tmp_path / 'run'} --method-file {toy}".split())
+    words = f"pretrain rnd --env maze-tree --preset smoke --run {tmp_path / 'run'}"
+    main([*words.split(), "--method-file", str(toy)])
     assert f"evaluate {tmp_path / 'run'} --method-file {toy}`" in capsys.readouterr().err
     del METHODS["rnd"]
     with pytest.raises(InputError, match="'rnd', which is not built in: give its file with"):
@@ -124,6 +135,13 @@ def test_a_run_of_a_method_that_is_not_loaded_says_what_is_missing(
         ("features / scale,", "(features / scale).mean(),", "the reward of rnd has shape"),
         ("features / scale,", "(features / scale)[:, None],", "the reward of rnd has shape"),
         ("def loss(", "def lost(", "rnd has parameters but no loss"),
+        ("features / scale,", "(features / scale).double(),", "is of torch.float64, not torch.fl"),
+        ("        return loss,", "        return loss  #", "the loss of rnd returns no pair"),
+        (
+            "        return loss,",
+            "        return loss.detach(),",
+            "the loss of rnd has no gradient",
+        ),
     ],
 )
 def test_a_wrong_shape_is_one_sentence(

@@ -189,7 +189,7 @@ def test_a_full_disk_is_said_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = tmp_path / "smoke" / "pretrain" / "maze-tree-6" / "comsd-1"
-    main(f"pretrain comsd --preset smoke --skills 6 --seed 1 --run {place}".split())
+    main(f"pretrain comsd --env maze-tree --preset smoke --skills 6 --seed 1 --run {place}".split())
 
     def full(path: Path, _: bytes) -> None:
         raise OSError(28, "No space left on device", str(path))
@@ -330,7 +330,7 @@ def test_the_maze_exhibit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_unfinished_runs_are_named_and_not_counted(tmp_path: Path) -> None:
     place = tmp_path / "smoke" / "pretrain" / "maze-tree-6" / "comsd-1"
-    main(f"pretrain comsd --preset smoke --skills 6 --seed 1 --run {place}".split())
+    main(f"pretrain comsd --env maze-tree --preset smoke --skills 6 --seed 1 --run {place}".split())
     record = json.loads((place / "config.json").read_text())
     record["config"]["run"]["steps"] = 10**6
     (place / "config.json").write_text(json.dumps(record))

@@ -92,7 +92,7 @@ def obey(words: list[str]) -> None:
     except Interrupted as stop:
         fail(str(stop), 128 + stop.signal)
     except KeyboardInterrupt:
-        fail("interrupted", 130)
+        fail("interrupted; what was saved is kept, and `comsd resume` continues a run", 130)
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
         fail(f"{error.filename}: {error.strerror}", 2)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
@@ -150,6 +150,8 @@ def chosen(command: str, words: list[str]) -> tuple[Config, dict[str, str], Path
 
 def pretrain(words: list[str]) -> None:
     config, sources, path = chosen("pretrain", words)
+    if peek(words, "--env") is None:  # a run of hours is not begun by default
+        raise InputError(f"--env is missing; allowed: {', '.join(ENVS)}")
     s = config.run
     path = path or Path("runs") / s.env / f"{s.method}-{s.skills}-{s.seed}"
     run = Run.create(path, config, sources)
@@ -242,7 +244,7 @@ def resume(words: list[str]) -> None:
     check_words(words, {"--steps": int}, places=["RUN"])
     options = tyro.cli(ResumeOptions, prog="comsd resume", args=words)
     run = comsd.resume(options.run, say, steps=options.steps)
-    say(f"done: {run.config.run.steps:,} steps; `comsd evaluate {run.path}` shows what it does")
+    say(f"done: {run.reached:,} steps; `comsd evaluate {run.path}` shows what it does")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -114,7 +114,9 @@ class RunSettings(Settings):
     seed: int = setting(0, "seed of all randomness", "default", low=0)
     steps: int = setting(6_250_000, "environment steps in all", "paper", low=1)
     device: str = setting("cpu", "torch device", "this library")
-    threads: int = setting(1, "CPU threads of this run", "several runs share a machine", low=1)
+    threads: int = setting(
+        1, "CPU threads of this run", "several runs share a machine", low=1, high=1024
+    )
     log_every: int = setting(
         25_000, "environment steps between lines of metrics.csv", "ours", low=1
     )

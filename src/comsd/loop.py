@@ -56,6 +56,12 @@ def readable_failures(run: Run) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise RunError(f"no space left for {run.path}: free some; {again}") from error
         raise RunError(f"{error.filename or run.path}: {error.strerror}; {again}") from error
+    except (RuntimeError, MemoryError) as error:
+        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):
+            raise
+        raise RunError(
+            f"too little memory for {run.path}: smaller networks, batches or skill spaces need less"
+        ) from error
 
 
 def prepare(run: Run) -> None:

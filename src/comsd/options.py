@@ -77,6 +77,8 @@ def check_words(
         given.append(option)
         expected = types[option]
         if expected is None:
+            if equals:
+                raise InputError(f"{option} is a switch and takes no value like {value!r}")
             continue
         if not equals:
             if not rest:

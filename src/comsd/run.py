@@ -165,9 +165,12 @@ class Table:
     def size(self) -> int:
         return self.path.stat().st_size if self.path.exists() else 0
 
-    def cut(self, size: int) -> None:
+    def check(self, size: int) -> None:
         if self.size < size:
             raise RunError(f"{self.path} is damaged: shorter than the checkpoint saw it")
+
+    def cut(self, size: int) -> None:
+        self.check(size)
         if self.size > size:
             os.truncate(self.path, size)
         if size == 0:
@@ -392,8 +395,10 @@ class Run:
             raise InputError(f"steps is {steps}; run {self.path} is at {self.reached} already")
         file = self.path / "config.json"
         with self.locked():
-            if self.reached:
-                checkpoint.latest(self.path / "checkpoints")  # or it would stay unfinished for good
+            if self.reached:  # what cannot go on would stay unfinished for good
+                state, _ = checkpoint.latest(self.path / "checkpoints")
+                self.metrics.check(state["run"]["metrics"])
+                self.evaluations.check(state["run"]["evaluations"])
             record = json.loads(file.read_text())
             record["config"]["run"]["steps"] = steps
             record["sources"]["run.steps"] = "you"

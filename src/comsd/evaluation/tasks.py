@@ -103,6 +103,6 @@ class TaskEvaluator:
                 axes.plot(steps, values, style, label=name.replace("_", " "), markersize=4)
         axes.set_xlabel("environment steps")
         axes.set_ylabel("return")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.05 * axes.get_ylim()[1])  # zero is in sight, and so is the highest point
         if rows:
             axes.legend(frameon=False)

@@ -5,6 +5,7 @@ A file is code and is run, so only the user names one; a run directory never doe
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -61,6 +62,10 @@ def register(kind: type[Method], path: Path) -> None:
     for field in ("name", "paper"):
         if not isinstance(getattr(kind, field, None), str):
             raise InputError(f"method file {path}: {kind.__name__} has no {field}, a text")
+    for field in dataclasses.fields(kind.config_class):
+        if "source" not in field.metadata:
+            what = f"{kind.config_class.__name__}.{field.name}"
+            raise InputError(f"method file {path}: {what} is no setting(default, help, source)")
     try:
         check_critic(kind)
     except InputError as error:

@@ -217,6 +217,7 @@ def curves(tasks: list[str], arms: list[str], found: list[Found]) -> Figure:
         axes.set_title(task, fontsize=10)
         axes.set_ylim(bottom=0)
         axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
+        axes.set_xlabel("environment steps")
     grid[0].set_ylabel("return")
     grid[0].legend(frameon=False, fontsize=8)
     return figure
