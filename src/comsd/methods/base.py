@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from comsd.config import Setting, Settings, setting
 from comsd.errors import InputError, RunError
+from comsd.methods.returns import checked_loss, checked_reward
 from comsd.nets import Adam, Init, Standardise
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.types import Batch, Lesson, Metrics, ObsInfo
@@ -111,21 +112,9 @@ class Method(nn.Module):
         Override where the gradient is known without autograd.
         """
         features = self.embed(batch)
-        loss, metrics = self.pair("loss", self.loss(batch, features))
-        if loss.dim():
-            raise RunError(f"the loss of {self.name} has shape {tuple(loss.shape)}, not ()")
-        if not loss.requires_grad:
-            raise RunError(f"the loss of {self.name} has no gradient: nothing it trains is in it")
+        loss, metrics = checked_loss(self.name, self.loss(batch, features))
         optimizer.descend(loss)
         return features, metrics
-
-    def pair(self, what: str, returned: Any) -> tuple[Tensor, Metrics]:
-        """What `loss` or `reward` returned, if it is a number for each and metrics."""
-        if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], dict):
-            return returned
-        raise RunError(
-            f"the {what} of {self.name} returns no pair of a tensor and a dict of metrics"
-        )
 
     def optimizer(self) -> Adam | None:
         """For what the loss trains; None if there is nothing to train.
@@ -152,12 +141,8 @@ class Method(nn.Module):
     def lesson(self, batch: Batch, features: Any = None) -> Lesson:
         """Reward and credit, from features if there are any already."""
         features = self.embed(batch) if features is None else features
-        reward, metrics = self.pair("reward", self.reward(batch, features))
-        if reward.shape != batch.discount.shape:
-            raise RunError(f"the reward of {self.name} has shape {tuple(reward.shape)}, not (B,)")
-        if reward.dtype != batch.discount.dtype:
-            what = f"{reward.dtype}, not {batch.discount.dtype}"
-            raise RunError(f"the reward of {self.name} is of {what}")
+        returned = self.reward(batch, features)
+        reward, metrics = checked_reward(self.name, returned, batch.discount)
         return Lesson(reward, metrics, self.credit(batch, features))
 
     def scores(self, batch: Batch) -> Tensor | None:
