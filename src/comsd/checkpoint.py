@@ -5,7 +5,7 @@ of each top-level branch go to one safetensors file, so that the agent can be re
 goes to `state.json` together with the checksum of every file. A checkpoint is written beside its
 place, flushed to disk and then renamed; the one before it is deleted only after that.
 
-What never changes once it is written, such as the rows of a replay, is a `Piece`: a file of its
+What never changes once it is written, such as the rows of a replay, is a `Chunk`: a file of its
 own under `pieces/` that later checkpoints refer to instead of writing it again.
 """
 
@@ -34,13 +34,13 @@ PIECES = "pieces"
 BEFORE = "-before"  # the name of a checkpoint while the same step is saved again ends in this
 
 
-class Piece:
+class Chunk:
     """Tensors that are written once; after that only their name and checksum are needed."""
 
     def __init__(
         self,
         name: str,
-        span: tuple[int, int],
+        span: Any,
         tensors: dict[str, Tensor] | None,
         checksum: str | None = None,
     ) -> None:
@@ -97,14 +97,14 @@ def pack(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
             raise RunError(f"not saved: {path.lstrip('/')} holds NaN or infinity")
         tensors[path] = tensor
         return {"$" + kind: path}
-    if isinstance(tree, Piece):
+    if isinstance(tree, Chunk):
         return {"$piece": tree.name, "span": list(tree.span), "checksum": tree.checksum}
     return tree
 
 
-def pieces_of(tree: Any) -> list[Piece]:
+def pieces_of(tree: Any) -> list[Chunk]:
     """All pieces in a state."""
-    if isinstance(tree, Piece):
+    if isinstance(tree, Chunk):
         return [tree]
     parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else []
     return [piece for part in parts for piece in pieces_of(part)]
@@ -123,7 +123,7 @@ def unpack(tree: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(tree, dict):
         if "$piece" in tree:
             first, last = tree["span"]
-            return Piece(tree["$piece"], (first, last), None, tree["checksum"])
+            return Chunk(tree["$piece"], (first, last), None, tree["checksum"])
         if "$tensor" in tree:
             return tensors[tree["$tensor"]]
         if "$array" in tree:

@@ -1,9 +1,10 @@
-"""Replay: a ring of flat tensors, written a step at a time, read as n-step windows.
+"""Replay: a ring of transitions per environment, read as n-step windows.
 
-A row holds what `num_envs` environments did at one moment: the observation, the action taken
-there, the reward it brought and which skill acted. The next observation is the next row's, so an
-episode of T steps takes T + 1 rows; skills are stored once per segment. A transition can be drawn
-as soon as its last observation is written, and no window crosses an episode or an environment.
+A row holds an observation, the action taken there, the reward it brought and which skill acted.
+The next observation is the next row's, so an episode of T steps takes T + 1 rows; skills are stored
+once per segment. A transition can be drawn as soon as its next observation is written. No window
+crosses the end of an episode: one that meets a termination ends there, without a value of what
+follows; one that would cross a time limit is not drawn.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from comsd.checkpoint import Piece
-from comsd.envs.base import Array
+from comsd.checkpoint import Chunk
 from comsd.errors import InputError, RunError
-from comsd.types import Batch
+from comsd.types import Batch, ObsSpec
+
+Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+COLUMNS = ("obs", "action", "reward", "terminated", "segment", "episode")
 
 
 def free_memory() -> int | None:
@@ -37,92 +42,109 @@ class Layout(NamedTuple):
 
     capacity: int  # transitions
     num_envs: int
-    obs_dim: int
+    obs: ObsSpec
     action_dim: int
     skill_dim: int
-    horizon: int  # steps of an episode
+    horizon: int  # steps of an episode, unless it terminates
     hold: int  # steps of a segment
 
     @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
+    def arrays(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Shape and dtype of each array."""
         steps = -(-self.capacity // self.num_envs)  # per environment
         episodes = -(-steps // self.horizon)
-        rows = steps + episodes  # every episode ends in a row without an action
-        # Segments still referred to: those of the episodes in the ring, one of them cut in two.
+        ring = self.num_envs, steps + episodes  # every episode ends in a row without an action
         per_episode = -(-self.horizon // min(self.hold, self.horizon))
+        segments = (episodes + 2) * per_episode * self.num_envs
         return {
-            "obs": (rows, self.num_envs, self.obs_dim),
-            "action": (rows, self.num_envs, self.action_dim),
-            "reward": (rows, self.num_envs),
-            "segment": (rows, self.num_envs),
-            "episode": (rows,),
-            "skill": ((episodes + 2) * per_episode * self.num_envs, self.skill_dim),
+            "obs": ((*ring, *self.obs.shape), self.obs.dtype),
+            "action": ((*ring, self.action_dim), "float32"),
+            "reward": (ring, "float32"),
+            "terminated": (ring, "bool"),
+            "segment": (ring, "int64"),
+            "episode": (ring, "int64"),
+            "skill": ((segments, self.skill_dim), "float32"),
         }
 
     @property
     def bytes(self) -> int:
-        return 4 * sum(math.prod(shape) for shape in self.shapes.values())
+        return sum(math.prod(s) * np.dtype(dtype).itemsize for s, dtype in self.arrays.values())
 
     def check_memory(self) -> None:
         free = free_memory()
         if free is not None and self.bytes > free:
             raise InputError(
-                f"agent.replay is {self.capacity}: it needs {self.bytes / 1e9:.1f} GB of memory "
+                f"train.replay is {self.capacity}: it needs {self.bytes / 1e9:.1f} GB of memory "
                 f"and {free / 1e9:.1f} GB are free; it must be at most "
                 f"{int(self.capacity * free / self.bytes)}"
             )
 
 
 class Replay:
-    """The last transitions of environments that move in step."""
+    """The last transitions of some environments, in main memory; batches go to `device`."""
+
+    obs: NDArray[Any]
+    action: NDArray[np.float32]
+    reward: NDArray[np.float32]
+    terminated: Mask
+    segment: Integers
+    episode: Integers
+    skill: NDArray[np.float32]  # ring of segments
 
     def __init__(self, layout: Layout, device: torch.device) -> None:
-        self.num_envs, self.device = layout.num_envs, device
-        shapes = layout.shapes
-        self.rows = shapes["obs"][0]
-        integers = ("segment", "episode")
-        make = {
-            name: torch.zeros(
-                shape, dtype=torch.int32 if name in integers else torch.float32, device=device
-            )
-            for name, shape in shapes.items()
-        }
-        self.obs, self.action, self.reward = make["obs"], make["action"], make["reward"]
-        self.segment, self.episode, self.skill = make["segment"], make["episode"], make["skill"]
-        self.head = 0  # rows written so far; the open row, whose action is still to come
-        self.episodes = 0
+        self.device, self.num_envs = device, layout.num_envs
+        for name, (shape, dtype) in layout.arrays.items():
+            setattr(self, name, np.zeros(shape, dtype))
+        self.rows = self.reward.shape[1]
+        self.envs = np.arange(self.num_envs)
+        self.head = np.zeros(self.num_envs, np.int64)  # rows written; the open row is this one
+        self.episodes = np.zeros(self.num_envs, np.int64)
+        self.current = np.zeros(self.num_envs, np.int64)  # the segment that acts
         self.segments = 0  # skills written so far
-        self.pieces: list[Piece] = []  # what is on disk, oldest first
+        self.has_terminations = False
+        self.chunks: list[Chunk] = []  # what is on disk, oldest first
 
     # --- writing ------------------------------------------------------------------------------
 
-    def begin(self, obs: Array) -> None:
+    def begin(self, obs: NDArray[Any], where: Mask) -> None:
         """Open the first row of new episodes."""
-        self.episodes += 1
+        self.episodes += where
         self._open(obs)
 
-    def hold(self, skill: Tensor) -> None:
-        """From here on these skills act, (N, Z)."""
-        self.current = (torch.arange(self.num_envs) + self.segments) % len(self.skill)
-        self.skill[self.current] = skill.to(self.device)
-        self.current = self.current.to(self.device, torch.int32)
-        self.segments += self.num_envs
+    def select(self, skill: Tensor, where: Mask) -> None:
+        """From here on these skills act in the environments of the mask, (mask's, Z)."""
+        segment = self.segments + np.arange(len(skill))
+        self.segments += len(skill)
+        oldest = self.segment[self.envs, np.maximum(self.head + 1 - self.rows, 0) % self.rows].min()
+        if self.segments - oldest > len(self.skill):  # episodes were shorter than the horizon
+            live = np.arange(oldest, segment[0])
+            ring = np.zeros((2 * len(self.skill) + len(skill), self.skill.shape[1]), np.float32)
+            ring[live % len(ring)] = self.skill[live % len(self.skill)]
+            self.skill = ring
+        self.skill[segment % len(self.skill)] = skill.cpu().numpy()
+        self.current[where] = segment
 
-    def add(self, action: Array, reward: NDArray[np.floating], next_obs: Array, last: bool) -> None:
-        """What the open row did and where that led."""
-        row = self.head % self.rows
-        self.action[row] = torch.from_numpy(action)
-        self.reward[row] = torch.from_numpy(reward)
-        self.segment[row] = self.current
+    def add(
+        self,
+        action: NDArray[Any],
+        reward: NDArray[Any],
+        next_obs: NDArray[Any],
+        terminated: Mask,
+        ended: Mask,
+    ) -> None:
+        """What the open rows did and where that led."""
+        at = self.envs, self.head % self.rows
+        self.action[at], self.reward[at] = action, reward
+        self.segment[at], self.terminated[at] = self.current, terminated
+        self.has_terminations |= bool(terminated.any())
         self.head += 1
         self._open(next_obs)
-        if last:  # the row of the last observation has no action
-            self.head += 1
+        self.head += ended  # the row of the last observation has no action
 
-    def _open(self, obs: Array) -> None:
-        row = self.head % self.rows
-        self.obs[row] = torch.from_numpy(obs)
-        self.episode[row] = self.episodes
+    def _open(self, obs: NDArray[Any]) -> None:
+        at = self.envs, self.head % self.rows
+        self.obs[at], self.episode[at], self.terminated[at] = obs, self.episodes, False
+        self.segment[at] = self.current
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -139,112 +161,132 @@ class Replay:
 
         one_skill: only windows in which the skill does not change.
         """
-        first, env = self._draw(size, n, rng, one_skill)
-        at = first * self.num_envs + env
-        following = ((first + 1) % self.rows) * self.num_envs + env
-        after = ((first + n) % self.rows) * self.num_envs + env
-        steps = (first[:, None] + torch.arange(n, device=self.device)) % self.rows
-        powers = discount ** torch.arange(n, device=self.device)
-        segment = self.segment.view(-1)[at].long()
-        obs = self.obs.flatten(0, 1)
-        next_obs = obs.index_select(0, after)
+        env, first, length = self._draw(size, n, rng, one_skill)
+        at, after = (env, first % self.rows), (env, (first + length) % self.rows)
+        step = np.arange(n)
+        steps = (first[:, None] + step) % self.rows
+        weights = np.where(step < length[:, None], np.float32(discount) ** step, 0)
+        whole = self._termination(env, first, n)[1]
+        next_obs = self._tensor(self.obs[after])
+        one_step = (env, (first + 1) % self.rows)
         return Batch(
-            obs=obs.index_select(0, at),
-            action=self.action.flatten(0, 1).index_select(0, at),
+            obs=self._tensor(self.obs[at]),
+            action=self._tensor(self.action[at]),
             next_obs=next_obs,
-            near=next_obs if n == 1 else obs.index_select(0, following),
-            skill=self.skill.index_select(0, segment),
-            reward=self.reward.view(-1)[steps * self.num_envs + env[:, None]] @ powers,
-            discount=torch.full((size,), discount**n, device=self.device),
+            one_step_obs=next_obs if n == 1 else self._tensor(self.obs[one_step]),
+            skill=self._tensor(self.skill[self.segment[at] % len(self.skill)]),
+            reward=self._tensor((self.reward[env[:, None], steps] * weights).sum(1)),
+            discount=self._tensor(np.where(whole, discount**n, 0.0)),
         )
 
     def transitions(self) -> Batch:
         """All single steps that are stored, undiscounted; for looking at a few thousand."""
-        oldest = self.head - min(self.head, self.rows - 1)
-        rows = torch.arange(oldest, self.head, device=self.device) % self.rows
-        after = (rows + 1) % self.rows
-        whole = self.episode[rows] == self.episode[after]
-        rows, after = rows[whole], after[whole]
-        reward, next_obs = self.reward[rows].flatten(), self.obs[after].flatten(0, 1)
+        counts = self.stored
+        env = np.repeat(self.envs, counts)
+        first = np.concatenate(
+            [h - c + np.arange(c) for h, c in zip(self.head, counts, strict=True)]
+        )
+        at, after = (env, first % self.rows), (env, (first + 1) % self.rows)
+        whole = self.episode[at] == self.episode[after]
+        at, after = (env[whole], at[1][whole]), (env[whole], after[1][whole])
+        next_obs = self._tensor(self.obs[after])
         return Batch(
-            obs=self.obs[rows].flatten(0, 1),
-            action=self.action[rows].flatten(0, 1),
+            obs=self._tensor(self.obs[at]),
+            action=self._tensor(self.action[at]),
             next_obs=next_obs,
-            near=next_obs,
-            skill=self.skill[self.segment[rows].flatten().long()],
-            reward=reward,
-            discount=torch.ones_like(reward),
+            one_step_obs=next_obs,
+            skill=self._tensor(self.skill[self.segment[at] % len(self.skill)]),
+            reward=self._tensor(self.reward[at]),
+            discount=self._tensor(~self.terminated[at]),
         )
 
-    def starts(self, n: int) -> int:
-        """How many rows may start a window, counting those that cross an episode's end."""
-        return min(self.head, self.rows - 1) - n + 1
+    @property
+    def stored(self) -> Integers:
+        """Rows of each environment that are written and not overwritten."""
+        return np.minimum(self.head, self.rows - 1)
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        tensor = torch.from_numpy(array)
+        exact = tensor.dtype in (torch.float32, torch.uint8)
+        return tensor.to(self.device, None if exact else torch.float32)
+
+    def _termination(self, env: Integers, first: Integers, n: int) -> tuple[Integers, Mask]:
+        """Steps until the window ends, at most n, and whether it does not end by termination."""
+        if not self.has_terminations:
+            return np.full(len(first), n), np.ones(len(first), bool)
+        flags = self.terminated[env[:, None], (first[:, None] + np.arange(n)) % self.rows]
+        whole = ~flags.any(1)
+        return np.where(whole, n, flags.argmax(1) + 1), whole
 
     def _draw(
         self, size: int, n: int, rng: np.random.Generator, one_skill: bool
-    ) -> tuple[Tensor, Tensor]:
-        """(row, environment) of each window's start."""
-        oldest = self.head - min(self.head, self.rows - 1)
-        choices = self.starts(n)
-        first = torch.empty(size, dtype=torch.long, device=self.device)
-        env = torch.zeros_like(first)
+    ) -> tuple[Integers, Integers, Integers]:
+        """(environment, first row, length) of each window; rows as counted by `head`."""
+        counts = self.stored
+        ends = counts.cumsum()
+        env, first, length = (np.zeros(size, np.int64) for _ in range(3))
         todo = np.arange(size)
         for _ in range(1000):
-            draws = oldest + rng.integers(choices, size=len(todo))
-            rows = torch.from_numpy(draws % self.rows).to(self.device)
-            ends = (rows + n) % self.rows
-            envs = rng.integers(self.num_envs, size=len(todo)) if self.num_envs > 1 else 0 * todo
-            which = torch.from_numpy(envs).to(self.device)
-            good = self.episode[rows] == self.episode[ends]
+            draws = rng.integers(ends[-1], size=len(todo))
+            e = np.searchsorted(ends, draws, side="right")
+            start = self.head[e] - (ends[e] - draws)
+            steps, _ = self._termination(e, start, n)
+            at, after = (e, start % self.rows), (e, (start + steps) % self.rows)
+            good = (self.episode[at] == self.episode[after]) & (start + steps <= self.head[e])
             if one_skill:
-                final = (rows + n - 1) % self.rows
-                good &= self.segment[rows, which] == self.segment[final, which]
-            where = torch.from_numpy(todo).to(self.device)
-            first[where], env[where] = rows, which
-            todo = todo[~good.cpu().numpy()]
+                final = (e, (start + steps - 1) % self.rows)
+                good &= self.segment[at] == self.segment[final]
+            env[todo], first[todo], length[todo] = e, start, steps
+            todo = todo[~good]
             if not len(todo):
-                return first, env
+                return env, first, length
         raise RunError("the replay holds no whole window")
 
     # --- state --------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Counters, and the rows as pieces of which only the last is new."""
-        written = self.pieces[-1].span[1] if self.pieces else 0
-        if self.head > written:
-            self.pieces.append(self._piece(max(written, self.head + 1 - self.rows), self.head))
-        oldest = self.head + 1 - self.rows
-        self.pieces = [piece for piece in self.pieces if piece.span[1] > oldest]
+        """Counters, and the rows as chunks of which only the last is new."""
+        oldest = self.head - self.stored
+        spans = self.chunks[-1].span if self.chunks else [[0, 0]] * self.num_envs
+        new = [[max(b, o), h] for (_, b), o, h in zip(spans, oldest.tolist(), self.head.tolist())]
+        if any(b < h for b, h in new):
+            at = self._places(new)
+            name = f"replay-{int(self.head.sum()):012d}"
+            columns = {c: torch.from_numpy(getattr(self, c)[at]) for c in COLUMNS}
+            self.chunks.append(Chunk(name, new, columns))
+        self.chunks = [
+            chunk
+            for chunk in self.chunks
+            if any(stop > o for (_, stop), o in zip(chunk.span, oldest, strict=True))
+        ]
+        at = self.envs, self.head % self.rows
         return {
             "head": self.head,
             "episodes": self.episodes,
             "segments": self.segments,
             "current": self.current,
+            "has_terminations": self.has_terminations,
             "skill": self.skill,
-            "open": [self.obs[self.head % self.rows], self.episode[self.head % self.rows]],
-            "pieces": list(self.pieces),
+            "open": {name: getattr(self, name)[at] for name in COLUMNS},
+            "chunks": list(self.chunks),
         }
 
-    def _piece(self, start: int, stop: int) -> Piece:
-        rows = torch.arange(start, stop, device=self.device) % self.rows
-        columns = {name: column[rows] for name, column in self._columns().items()}
-        return Piece(f"replay-{start:012d}-{stop:012d}", (start, stop), columns)
-
-    def _columns(self) -> dict[str, Tensor]:
-        names = ("obs", "action", "reward", "segment", "episode")
-        return {name: getattr(self, name) for name in names}
+    def _places(self, spans: list[list[int]]) -> tuple[Integers, Integers]:
+        """(environment, row) of everything in some spans of rows, one per environment."""
+        env = np.repeat(self.envs, [stop - start for start, stop in spans])
+        rows = np.concatenate([np.arange(*span) for span in spans])
+        return env, rows % self.rows
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for piece in state["pieces"]:
-            rows = torch.arange(*piece.span, device=self.device) % self.rows
-            for name, column in self._columns().items():
-                column[rows] = piece.take(name).to(self.device)
-            piece.drop()
-        self.pieces = list(state["pieces"])
+        for chunk in state["chunks"]:
+            at = self._places(chunk.span)
+            for name in COLUMNS:
+                getattr(self, name)[at] = chunk.take(name).numpy()
+            chunk.drop()
+        self.chunks = list(state["chunks"])
         self.head, self.episodes = state["head"], state["episodes"]
-        self.segments = state["segments"]
-        self.current = state["current"].to(self.device)
-        self.skill.copy_(state["skill"])
-        obs, episode = state["open"]
-        self.obs[self.head % self.rows] = obs.to(self.device)
-        self.episode[self.head % self.rows] = episode.to(self.device)
+        self.segments, self.current = state["segments"], state["current"]
+        self.skill, self.has_terminations = state["skill"], state["has_terminations"]
+        at = self.envs, self.head % self.rows
+        for name, values in state["open"].items():
+            getattr(self, name)[at] = values

@@ -26,7 +26,7 @@ class SkillSpace(ABC):
     def sample(self, n: int, rng: np.random.Generator) -> Tensor:
         """n independent draws z ~ p(z), (n, dim)."""
 
-    def spread(self, n: int, rng: np.random.Generator) -> Tensor:
+    def sample_balanced(self, n: int, rng: np.random.Generator) -> Tensor:
         """n draws that cover the prior as evenly as n allows; finite spaces balance the counts."""
         return self.sample(n, rng)
 
@@ -50,19 +50,19 @@ class SkillSpace(ABC):
         """The skill in the middle of all, (dim,), where there is one."""
         return None
 
-    def distinct(self, skill: Tensor) -> tuple[Tensor, Tensor | None]:
-        """(skills, owner): finite spaces list each of their skills once, and `owner`, one-hot
-        rows of shape (n, skills), says which is whose: skill = owner @ skills. Elsewhere every
-        row is its own skill and there is no owner.
+    def unique(self, skill: Tensor) -> tuple[Tensor, Tensor | None]:
+        """(skills, assignment): finite spaces list each of their skills once, and `assignment`,
+        one-hot rows of shape (n, skills), says which is whose: skill = assignment @ skills.
+        Elsewhere every row is its own skill and there is no assignment.
         """
         return skill, None
 
     @abstractmethod
-    def others(self, skill: Tensor, n: int) -> Tensor:
+    def alternatives(self, skill: Tensor, n: int) -> Tensor:
         """Alternatives to each row's skill, (L, B, dim): n draws z ~ p(z), shared by all rows.
 
-        Finite spaces list all other skills instead. Drawn from torch's generator, so that it can
-        be part of a compiled graph.
+        Finite spaces list all other skills instead. Drawn from torch's generator, whose state is
+        saved with a run.
         """
 
     def direction(self, skill: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ class OneHot(SkillSpace):
     def index(self, skill: Tensor) -> Tensor:
         return skill.argmax(-1)
 
-    def distinct(self, skill: Tensor) -> tuple[Tensor, Tensor]:
+    def unique(self, skill: Tensor) -> tuple[Tensor, Tensor]:
         return self.every(skill.device), skill
 
     @cache  # noqa: B019 (a run has one space and one device)
@@ -100,7 +100,7 @@ class OneHot(SkillSpace):
     def sample(self, n: int, rng: np.random.Generator) -> Tensor:
         return self.encode(torch.from_numpy(rng.integers(self.dim, size=n)))
 
-    def spread(self, n: int, rng: np.random.Generator) -> Tensor:
+    def sample_balanced(self, n: int, rng: np.random.Generator) -> Tensor:
         rounds = -(-n // self.dim)  # every skill once per round; the last round may be cut short
         index = np.concatenate([rng.permutation(self.dim) for _ in range(rounds)])[:n]
         return self.encode(torch.from_numpy(index))
@@ -117,7 +117,7 @@ class OneHot(SkillSpace):
     def decode(self, u: Tensor) -> Tensor:
         return self.encode(u.argmax(-1))
 
-    def others(self, skill: Tensor, n: int) -> Tensor:
+    def alternatives(self, skill: Tensor, n: int) -> Tensor:
         return torch.stack([skill.roll(i, -1) for i in range(1, self.dim)])
 
     def direction(self, skill: Tensor) -> Tensor:
@@ -152,7 +152,7 @@ class Box(SkillSpace):
     def decode(self, u: Tensor) -> Tensor:
         return (u + 1) / 2
 
-    def others(self, skill: Tensor, n: int) -> Tensor:
+    def alternatives(self, skill: Tensor, n: int) -> Tensor:
         return torch.rand(n, 1, self.dim, device=skill.device).expand(n, *skill.shape)
 
 
@@ -189,7 +189,7 @@ class Sphere(SkillSpace):
     def decode(self, u: Tensor) -> Tensor:
         return F.normalize(u, dim=-1)
 
-    def others(self, skill: Tensor, n: int) -> Tensor:
+    def alternatives(self, skill: Tensor, n: int) -> Tensor:
         drawn = torch.randn(n, 1, self.dim, device=skill.device)
         return self.decode(drawn).expand(n, *skill.shape)
 
@@ -216,7 +216,7 @@ class NoSkill(SkillSpace):
     def decode(self, u: Tensor) -> Tensor:
         return u
 
-    def others(self, skill: Tensor, n: int) -> Tensor:
+    def alternatives(self, skill: Tensor, n: int) -> Tensor:
         return torch.zeros(0, *skill.shape)
 
 

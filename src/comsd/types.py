@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
+from numpy.typing import NDArray
 from torch import Tensor
 
 Metrics = dict[str, Tensor]
-"""Figures by `group/name`, left on their device; whoever writes them down takes the mean."""
+"""Figures by `group/name`, left on their device; the logger takes the mean."""
 
 
-class ObsInfo(NamedTuple):
-    """What networks may know about observations before they have seen any."""
+class ObsSpec(NamedTuple):
+    """What observations look like, known before any is seen."""
 
-    dim: int
-    mean: Tensor  # (O,)
-    std: Tensor  # (O,)
+    shape: tuple[int, ...]
+    dtype: str  # of NumPy, such as float32, or uint8 for images
+    mean: NDArray[Any]  # fixed statistics for networks that want normalised input
+    std: NDArray[Any]
+
+    @property
+    def dim(self) -> int:
+        """Numbers in one observation."""
+        return math.prod(self.shape)
 
 
-class Lesson(NamedTuple):
-    """What a method made of a batch, for the agent to learn from."""
+class RewardOutput(NamedTuple):
+    """What a method makes of a batch, for the agent to learn from."""
 
     reward: Tensor  # (B,)
     metrics: Metrics
-    credit: Tensor | None = None  # (B, Z)  the skill each row counts for; None: the one that acted
+    value_skill: Tensor | None = None  # (B, Z) relabelled skill; None: the skill that acted
 
 
 class Batch(NamedTuple):
-    """A flat batch of transitions; how it was gathered is nobody's business downstream."""
+    """A flat batch of transitions."""
 
-    obs: Tensor  # (B, O)  s
-    action: Tensor  # (B, A)  a
-    next_obs: Tensor  # (B, O)  s', n steps later
-    near: Tensor  # (B, O)  one step later; next_obs itself where n = 1
-    skill: Tensor  # (B, Z)  the z that produced a
-    reward: Tensor  # (B,)    of the task, summed over the n steps with discount; 0 without a task
-    discount: Tensor  # (B,)    of what follows s'
+    obs: Tensor  # (B, ...)  s_t
+    action: Tensor  # (B, A)  a_t
+    next_obs: Tensor  # (B, ...)  s_{t+n}
+    one_step_obs: Tensor  # (B, ...)  s_{t+1}; next_obs itself where n = 1
+    skill: Tensor  # (B, Z)  the z that produced a_t
+    reward: Tensor  # (B,)  of the task, discounted sum over the n steps; 0 without a task
+    discount: Tensor  # (B,)  of the value of s_{t+n}; 0 where the episode terminated

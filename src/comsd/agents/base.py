@@ -1,12 +1,146 @@
-"""What the settings of all agents have in common."""
+"""What all agents share: the policy as a module, and how it acts in an environment."""
 
 from __future__ import annotations
 
+import os
+import shutil
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from comsd.config import Settings, setting
+from comsd.encoders import EncodedBatch, EncoderFrom
+from comsd.errors import InputError
+from comsd.types import Batch, Metrics, ObsSpec
+
+Array = NDArray[Any]
+Rows = TypeVar("Rows", Tensor, Array)
+PolicyFn = Callable[[Array], Array]  # observations (N, ...) -> actions (N, A)
+
+EDGE = 1 - 1e-6  # sampled actions stay this far inside [-1, 1]
 
 
 @dataclass(frozen=True)
-class AgentConfig(Settings):
-    envs: int = setting(1, "environments that run side by side", "one, as in the papers", low=1)
+class OffPolicyConfig(Settings):
+    """Settings of every agent that learns from replayed transitions."""
+
+    discount: float = setting(0.99, "gamma", "paper, hyper-parameter table", low=0, high=1)
+    encoder_from: EncoderFrom = setting(
+        "both", "the losses that train an encoder; states have none to train", "ours"
+    )
+    compile: bool = setting(False, "torch.compile the losses; needs a C++ compiler", "this library")
+
+
+class Policy(nn.Module):
+    """A skill-conditioned policy for inference: `policy(obs, skill) -> action` in [-1, 1].
+
+    Takes arrays or tensors, one row or many; a single skill serves any number of observations.
+    """
+
+    def __init__(self, obs: ObsSpec, skill_dim: int) -> None:
+        super().__init__()
+        self.obs_shape, self.skill_dim = tuple(obs.shape), skill_dim
+
+    @abstractmethod
+    def mean_action(self, obs: Tensor, skill: Tensor) -> Tensor:
+        """For rows of both, (..., A)."""
+
+    @abstractmethod
+    def sample(self, obs: Tensor, skill: Tensor, rng: np.random.Generator) -> Array:
+        """An action with exploration, (N, A); randomness from NumPy, which is quicker for few."""
+
+    def forward(self, obs: Rows, skill: Rows) -> Rows:
+        if isinstance(obs, np.ndarray):
+            with torch.no_grad():
+                tensors = (torch.as_tensor(x, device=self.device) for x in (obs, skill))
+                return self(*tensors).cpu().numpy()
+        assert isinstance(obs, Tensor)
+        assert isinstance(skill, Tensor)
+        rows = obs.shape[: obs.dim() - len(self.obs_shape)]
+        if obs.shape[len(rows) :] != self.obs_shape:
+            raise InputError(
+                f"obs has shape {tuple(obs.shape)}; it must end in {self.obs_shape}, "
+                "one row or many"
+            )
+        fits = skill.shape[-1:] == (self.skill_dim,) and skill.shape[:-1] in (rows, ())
+        if not fits:
+            raise InputError(
+                f"skill has shape {tuple(skill.shape)}; it must be ({self.skill_dim},) or a row of "
+                f"{self.skill_dim} numbers for each of the {tuple(rows)} observations"
+            )
+        return self.mean_action(obs, skill.expand(*rows, self.skill_dim))
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+
+class OffPolicyAgent(Protocol):
+    """What off-policy training asks of an agent, an `nn.Module`."""
+
+    config: OffPolicyConfig
+
+    @property
+    def policy(self) -> Policy: ...
+
+    def encode(self, batch: Batch) -> EncodedBatch:
+        """Features in place of observations."""
+        ...
+
+    def update(
+        self,
+        batch: Batch,
+        reward: Tensor,
+        generator: torch.Generator,
+        value_skill: Tensor | None = None,
+    ) -> Metrics:
+        """One step of all that it trains, for rewards (B,).
+
+        value_skill: the skills (B, Z) whose values learn, if not those that acted.
+        """
+        ...
+
+    def compile_losses(self) -> None: ...
+
+    def modules(self) -> Iterator[nn.Module]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> Any: ...
+
+    def optimizer_state(self) -> dict[str, Any]: ...
+
+    def load_optimizer_state(self, state: dict[str, Any]) -> None: ...
+
+
+def check_compiler(device: str) -> None:
+    """Say before a run what torch.compile would miss at the first update."""
+    if device == "cpu":
+        names = [os.environ.get("CXX", ""), "g++", "clang++", "c++"]
+        found, needed = any(map(shutil.which, filter(None, names))), "a C++ compiler such as g++"
+    else:
+        found, needed = find_spec("triton") is not None, "triton"
+    if not found:
+        raise InputError(f"agent.compile is True but needs {needed}, which is not found here")
+
+
+def make_policy_fn(policy: Policy, skill: Tensor, rng: np.random.Generator | None) -> PolicyFn:
+    """Act for skills (N, Z) that stay; with a generator actions are sampled, else the mean."""
+    device = policy.device
+    skill = skill.to(device, torch.float32)
+
+    @torch.no_grad()
+    def policy_fn(obs: Array) -> Array:
+        rows = torch.from_numpy(obs).to(device)
+        if rng is None:
+            return policy.mean_action(rows, skill).cpu().numpy()
+        return policy.sample(rows, skill, rng)
+
+    return policy_fn

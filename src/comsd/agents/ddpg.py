@@ -8,47 +8,53 @@ target   y = r + d * min(Q1', Q2')(s', z, a'),    a' = mu(s', z) + clipped noise
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from comsd.agents.base import AgentConfig
+from comsd.agents.base import EDGE, Array, OffPolicyConfig, Policy
 from comsd.agents.critics import CRITICS
 from comsd.config import setting
-from comsd.envs.base import Array
-from comsd.nets import MLP, Adam, without_gradient
+from comsd.encoders import EncodedBatch, Encoder, Identity
+from comsd.nn import MLP, adam, load_optimizer, optimizer_state, optimizer_step, soft_update
 from comsd.skills import SkillSpace
-from comsd.types import Batch, Metrics, ObsInfo
+from comsd.types import Batch, Metrics, ObsSpec
 
 PAPER, CODE = "paper, hyper-parameter table", "URLB's code, which the paper follows"
-EDGE = 1 - 1e-6  # actions stay this far inside [-1, 1]
 
 
 @dataclass(frozen=True)
-class DDPGConfig(AgentConfig):
+class DDPGConfig(OffPolicyConfig):
     hidden: int = setting(1024, "width of the hidden layers of actor and critic", CODE, low=1)
     lr: float = setting(1e-4, "learning rate of actor and critic", PAPER, above=0)
-    batch_size: int = setting(1024, "transitions per update", PAPER, low=2)
-    replay: int = setting(1_000_000, "transitions kept", PAPER, low=1)
-    n_step: int = setting(3, "steps from s to s' in a sampled transition", PAPER, low=1)
-    one_skill: bool = setting(False, "sample no window in which the skill changes", CODE)
-    discount: float = setting(0.99, "gamma", PAPER, low=0, high=1)
-    hold: int = setting(50, "steps for which a skill is held, per episode anew", PAPER, low=1)
-    random_steps: int = setting(4000, "first steps, of random actions, no learning", PAPER, low=0)
-    update_every: int = setting(2, "environment steps per update", PAPER, low=1)
-    representation_steps: int = setting(
-        1, "steps of the representation per update, each on a batch of its own", CODE, low=1
-    )
     noise: float = setting(0.2, "standard deviation of the exploration noise", PAPER, low=0)
     noise_clip: float = setting(0.3, "bound of the noise in the losses", PAPER, low=0)
     target_ema: float = setting(
         0.01, "share of the critic in its target, per update", PAPER, low=0, high=1
     )
-    compile: bool = setting(False, "torch.compile the losses; needs a C++ compiler", "this library")
+
+
+class DeterministicPolicy(Policy):
+    """mu(s, z); sampling adds Gaussian noise."""
+
+    def __init__(
+        self, encoder: Encoder, actor: MLP, obs: ObsSpec, skill_dim: int, noise: float
+    ) -> None:
+        super().__init__(obs, skill_dim)
+        self.encoder, self.noise = encoder, noise
+        self.actor = nn.Sequential(actor.hidden, actor.out)  # acts in float32, also under bf16
+
+    def mean_action(self, obs: Tensor, skill: Tensor) -> Tensor:
+        return self.actor(torch.cat([self.encoder(obs), skill], -1)).tanh()
+
+    def sample(self, obs: Tensor, skill: Tensor, rng: np.random.Generator) -> Array:
+        mean = self.mean_action(obs, skill).cpu().numpy()
+        noise = rng.standard_normal(mean.shape, dtype=np.float32)
+        return np.clip(mean + self.noise * noise, -EDGE, EDGE)
 
 
 class DDPG(nn.Module):
@@ -58,138 +64,110 @@ class DDPG(nn.Module):
         self,
         config: DDPGConfig,
         space: SkillSpace,
-        obs: ObsInfo,
+        obs: ObsSpec,
         actions: int,
         critic: str = "plain",  # its form
+        encoder: Encoder | None = None,
     ) -> None:
         super().__init__()
-        self.config, self.obs_dim = config, obs.dim
-        seen, h = obs.dim + space.dim, config.hidden
-        self.actor = MLP(seen, h, h, actions, norm=True)
-        self.critic = CRITICS[critic](obs.dim, space.dim, actions, h)
+        self.config, self.space, self.obs = config, space, obs
+        self.encoder = encoder or Identity(obs)
+        features, hidden = self.encoder.spec.dim, config.hidden
+        self.actor = MLP(features + space.dim, hidden, hidden, actions, norm=True)
+        self.critic = CRITICS[critic](features, space.dim, actions, hidden)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
-        self.actor_optimizer = Adam(self.actor.parameters(), config.lr)
-        self.critic_optimizer = Adam(self.critic.parameters(), config.lr)
+        encoded = list(self.encoder.parameters()) if config.encoder_from != "none" else []
+        self.optimizers = {
+            "actor": adam(self.actor.parameters(), config.lr),
+            "critic": adam(self.critic.parameters(), config.lr),
+            "encoder": adam(encoded, config.lr) if encoded else None,
+        }
 
     @property
-    def device(self) -> torch.device:
-        return self.actor.flat.device
+    def policy(self) -> DeterministicPolicy:
+        """For acting: shares the weights of the encoder and the actor."""
+        return DeterministicPolicy(
+            self.encoder, self.actor, self.obs, self.space.dim, self.config.noise
+        )
 
-    def start_from(self, other: DDPG, critic: str) -> None:
-        """Take over the actor and of the critic its trunk, nothing, or all (`full`)."""
+    def init_from(self, other: DDPG, critic: str) -> None:
+        """Take over encoder, actor and of the critic its trunk, nothing, or all (`full`)."""
+        self.encoder.load_state_dict(other.encoder.state_dict())
         self.actor.load_state_dict(other.actor.state_dict())
         if critic == "full":
             self.critic.load_state_dict(other.critic.state_dict())
         elif critic == "trunk":
-            self.critic.copy_trunk(other.critic)
+            self.critic.trunk.load_state_dict(other.critic.trunk.state_dict())
         self.target.load_state_dict(self.critic.state_dict())
 
-    # --- acting -------------------------------------------------------------------------------
-
-    def act(
-        self, obs: Tensor | Array, skill: Tensor, rng: np.random.Generator | None = None
-    ) -> Tensor:
-        """Actions (N, A) in [-1, 1]; without a generator the mean action."""
-        seen = torch.as_tensor(obs).cpu().numpy()
-        return torch.from_numpy(self.player(skill, rng)(seen)).to(self.device)
-
-    def player(self, skill: Tensor, rng: np.random.Generator | None) -> Callable[[Array], Array]:
-        """`act` for one skill per environment that stays: from observations to actions."""
-        x = torch.cat([torch.zeros(len(skill), self.obs_dim), skill.cpu().float()], -1)
-        seen = x[:, : self.obs_dim].numpy()
-
-        def play(obs: Array) -> Array:
-            seen[:] = obs
-            mean = self.actor.quick(x.to(self.device)).tanh_().cpu().numpy()
-            if rng is None:
-                return mean
-            noise = rng.standard_normal(mean.shape, dtype=np.float32)
-            return np.clip(mean + self.config.noise * noise, -EDGE, EDGE)
-
-        return play
+    def compile_losses(self) -> None:
+        """Compile the three losses below; the same functions, fused by torch.compile."""
+        self.td_target = torch.compile(self.td_target)
+        self.critic_loss = torch.compile(self.critic_loss)
+        self.actor_loss = torch.compile(self.actor_loss)
 
     # --- learning -----------------------------------------------------------------------------
 
-    @torch.no_grad()
+    def encode(self, batch: Batch) -> EncodedBatch:
+        return EncodedBatch(
+            batch, self.encoder, self.optimizers["encoder"], self.config.encoder_from
+        )
+
     def update(
         self,
         batch: Batch,
         reward: Tensor,
         generator: torch.Generator,
-        credit: Tensor | None = None,
+        value_skill: Tensor | None = None,
     ) -> Metrics:
         """One step of critic, actor and target, for rewards (B,).
 
-        credit: the skills (B, Z) whose values learn, if not those that acted.
+        value_skill: the skills (B, Z) whose values learn, if not those that acted.
         """
-        x = torch.cat([batch.obs, batch.skill], -1)
-        next_x = torch.cat([batch.next_obs, batch.skill], -1)
-        now, then = self.smoothing(2, batch.action, generator)
+        valued = batch.skill if value_skill is None else value_skill
+        now, later = self.clipped_noise(2, batch.action, generator)
+        y = self.td_target(batch, reward, valued, later)
+        critic_loss, q = self.critic_loss(batch, valued, y)
+        optimizer_step(self.optimizers["critic"], critic_loss)
 
-        y = self.bootstrap(next_x, then, reward, batch.discount, credit)
-        q, errors = self.critic_step(torch.cat([self.valued(x, credit), batch.action], -1), y)
-        self.actor_step(x, now)
-        self.target.flat.lerp_(self.critic.flat, self.config.target_ema)
+        actor_loss = self.actor_loss(batch.obs.detach(), batch.skill, now)
+        optimizer_step(self.optimizers["actor"], actor_loss, list(self.actor.parameters()))
+        soft_update(self.target, self.critic, self.config.target_ema)
         return {
             "ddpg/reward": reward,
             "ddpg/q": q,
-            "ddpg/squared_error": errors.square_(),
+            "ddpg/squared_error": (q - y[:, None]).square(),
         }
 
-    @without_gradient
-    def smoothing(self, n: int, like: Tensor, generator: torch.Generator) -> Tensor:
-        """Clipped noise for the actions inside the losses, (n, B, A)."""
+    def clipped_noise(self, n: int, like: Tensor, generator: torch.Generator) -> Tensor:
+        """Noise for the actions inside the losses, (n, B, A)."""
         std, bound = self.config.noise, self.config.noise_clip
-        noise = torch.empty(n, *like.shape, device=like.device)
+        noise = torch.empty(n, *like.shape, dtype=like.dtype, device=like.device)
         return noise.normal_(0, std, generator=generator).clamp_(-bound, bound)
 
-    def valued(self, x: Tensor, credit: Tensor | None) -> Tensor:
-        """[s, z] with the skill whose value it is about."""
-        return x if credit is None else torch.cat([x[:, : self.obs_dim], credit], -1)
+    @torch.no_grad()
+    def td_target(self, batch: Batch, reward: Tensor, skill: Tensor, noise: Tensor) -> Tensor:
+        """y (B,); the next action is that of the skill that acted."""
+        action = self.actor(torch.cat([batch.next_obs, batch.skill], -1)).tanh() + noise
+        q = self.target(batch.next_obs, skill, action.clamp(-EDGE, EDGE))
+        return reward + batch.discount * q.amin(-1)
 
-    @without_gradient
-    def bootstrap(
-        self,
-        next_x: Tensor,
-        noise: Tensor,
-        reward: Tensor,
-        discount: Tensor,
-        credit: Tensor | None = None,
-    ) -> Tensor:
-        action = self.actor(next_x).tanh_().add_(noise).clamp_(-EDGE, EDGE)
-        q = self.target(torch.cat([self.valued(next_x, credit), action], -1))  # (B, 2)
-        return torch.addcmul(reward, discount, q.amin(-1))
-
-    # The two steps have their gradients written out, which takes two thirds of autograd's time;
-    # `critic_loss` and `actor_loss` say what they descend (tests hold one to the other).
-
-    @without_gradient
-    def critic_step(self, x_action: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Values and errors before the step, each (B, 2)."""
-        q, taken = self.critic.run(x_action)
-        errors = q - y[:, None]
-        self.critic_optimizer.step_in_pieces(self.critic.gradients(errors * (2 / len(q)), taken))
-        self.critic.give_back(taken)
-        return q, errors
-
-    @without_gradient
-    def actor_step(self, x: Tensor, noise: Tensor) -> None:
-        mean, taken = self.actor.run(x)
-        action = (mean.tanh_() + noise).clamp_(-EDGE, EDGE)
-        q, valued = self.critic.run(torch.cat([x, action], -1))
-        slope = mean.square().sub_(1).div_(len(q))  # of -tanh, and the mean over the rows
-        self.actor.run_back(self.critic.to_action(q, valued).mul_(slope), taken)
-        self.actor_optimizer.step([taken.flat_grad])
-        self.critic.give_back(valued)
-        self.actor.give_back(taken)
-
-    def critic_loss(self, x_action: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def critic_loss(self, batch: Batch, skill: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Squared errors summed over the heads, and the values (B, 2)."""
-        q = self.critic(x_action)
+        q = self.critic(batch.obs, skill, batch.action)
         return 2 * F.mse_loss(q, y[:, None].expand_as(q)), q.detach()
 
-    def actor_loss(self, x: Tensor, noise: Tensor) -> Tensor:
+    def actor_loss(self, obs: Tensor, skill: Tensor, noise: Tensor) -> Tensor:
         """Minus the lesser value; the gradient passes the clamp as if it were not there."""
-        action = self.actor(x).tanh() + noise
+        action = self.actor(torch.cat([obs, skill], -1)).tanh() + noise
         action = action + (action.clamp(-EDGE, EDGE) - action).detach()
-        return -self.critic(torch.cat([x, action], -1), frozen=True).amin(-1).mean()
+        return -self.critic(obs, skill, action).amin(-1).mean()
+
+    # --- state --------------------------------------------------------------------------------
+
+    def optimizer_state(self) -> dict[str, Any]:
+        return {name: optimizer_state(optimizer) for name, optimizer in self.optimizers.items()}
+
+    def load_optimizer_state(self, state: dict[str, Any]) -> None:
+        for name, optimizer in self.optimizers.items():
+            load_optimizer(optimizer, state[name])

@@ -19,13 +19,14 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from comsd.config import Setting, setting, sourced
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import MLP, Adam, run_back_through, run_through, without_gradient
+from comsd.methods.entropy import ParticleEntropy
+from comsd.nn import MLP
 from comsd.skills import OneHot, SkillSpace, Sphere
-from comsd.terms import ParticleEntropy, normalise, through_norm, unit
-from comsd.types import Batch, Metrics, ObsInfo
+from comsd.types import Batch, Metrics, ObsSpec
 
 CODE, MAZE = "URLB's code", "as the other methods in the maze"
 
@@ -41,7 +42,7 @@ class APSConfig(MethodConfig):
         return {"k": self.k}
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
-        "robots": sourced(CODE, run__space="sphere", run__skills=10, agent__hold=5),
+        "robots": sourced(CODE, run__space="sphere", run__skills=10, train__hold=5),
         "maze": sourced(MAZE, hidden=128, lr=1e-3),
     }
 
@@ -51,48 +52,39 @@ class APS(Method):
     paper = "Liu & Abbeel 2021, active pretraining with successor features"
     status = "measured: Walker"
     config_class = APSConfig
-    headline = {"aps/r_ent": "r_ent", "aps/r_sf": "r_sf"}
+    progress_metrics = {"aps/r_ent": "r_ent", "aps/r_sf": "r_sf"}
     config: APSConfig
     spaces = (Sphere, OneHot)  # unit vectors
     critic = "successor"  # Eq. 6
     finetuning_rule = "regress"
 
-    def __init__(self, config: APSConfig, space: SkillSpace, obs: ObsInfo) -> None:
+    def __init__(self, config: APSConfig, space: SkillSpace, obs: ObsSpec) -> None:
         super().__init__(config, space, obs)
         widths = obs.dim, config.hidden, config.hidden, space.dim
         self.phi = MLP(*widths, init=config.init)
         self.entropy = ParticleEntropy(config.k, "log1p", "mean", clip=1e-4)
 
     def embed(self, batch: Batch) -> Tensor:
-        return self.phi(self.standardise(batch.next_obs))
+        return self.phi(self.normalizer(batch.next_obs))
 
     def loss(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
-        loss = -(batch.skill * unit(features)).sum(-1).mean()  # Eq. 1, 2
+        loss = -(batch.skill * F.normalize(features, dim=-1)).sum(-1).mean()  # Eq. 1, 2
         return loss, {"aps/loss": loss.detach()}
 
-    @without_gradient
-    def descend(self, batch: Batch, optimizer: Adam) -> tuple[Tensor, Metrics]:
-        """The gradient of Eq. 2 written out."""
-        features, passes = run_through([self.phi], self.standardise(batch.next_obs))
-        u, norm = normalise(features)
-        to_features = through_norm(batch.skill / -len(u), u, norm)
-        optimizer.step(run_back_through([self.phi], passes, to_features))
-        return features, {"aps/loss": -(batch.skill * u).sum(-1).mean()}
-
     def reward(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
-        r_sf = (batch.skill * unit(features)).sum(-1)  # Eq. 3
+        r_sf = (batch.skill * F.normalize(features, dim=-1)).sum(-1)  # Eq. 3
         r_ent = self.entropy(features)  # Eq. 4
         parts = {"aps/r_sf": r_sf, "aps/r_ent": r_ent, "aps/mean": self.entropy.moments.mean}
         return r_ent + r_sf, parts  # Eq. 5
 
     @torch.no_grad()
-    def regress(self, batch: Batch) -> Tensor:
+    def regress_skill(self, batch: Batch) -> Tensor:
         """Eq. 7; rewards that are all zero ask for nothing, so then the skill is random."""
-        u = unit(self.embed(batch)).double()
+        u = F.normalize(self.embed(batch), dim=-1).double()
         moments = u.T @ u
         moments.diagonal().add_(self.config.ridge * moments.trace() / len(moments))
         w = torch.linalg.solve(moments, u.T @ batch.reward.double()).float()
         return self.space.decode(w if bool(w.any()) else torch.randn_like(w))
 
-    def scores(self, batch: Batch) -> Tensor:
-        return batch.skill @ unit(self.embed(batch)).T
+    def skill_scores(self, batch: Batch) -> Tensor:
+        return batch.skill @ F.normalize(self.embed(batch), dim=-1).T

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from comsd.config import Setting, Settings, setting
 from comsd.errors import InputError, RunError
 from comsd.methods.returns import checked_loss, checked_reward
-from comsd.nets import Adam, Init, Standardise
+from comsd.nn import Init, Normalizer, adam
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
-from comsd.types import Batch, Lesson, Metrics, ObsInfo
+from comsd.types import Batch, Metrics, ObsSpec, RewardOutput
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class MethodConfig(Settings):
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {}
     """Per kind of environment: values that differ from the defaults, each with its source.
 
-    Names with a dot are settings outside the method, such as `run.skills` or `agent.hold`.
+    Names with a dot are settings outside the method, such as `run.skills` or `train.hold`.
     """
 
     on_policy: ClassVar[dict[str, str]] = {}
@@ -59,7 +59,10 @@ class MethodConfig(Settings):
                 raise InputError(f"method.{name} is {value}; it must be at most {most} ({what})")
 
 
-HOOKS = "credit regress usual_skill candidates flag_orders_skills descend optimizer scores health"
+HOOKS = (
+    "value_skill regress_skill default_skill candidates flag_orders_skills optimizer "
+    "skill_scores diagnostics"
+)
 
 
 class Method(nn.Module):
@@ -70,29 +73,32 @@ class Method(nn.Module):
     status: ClassVar[str] = "not measured"
     config_class: ClassVar[type[MethodConfig]] = MethodConfig
     spaces: ClassVar[tuple[type[SkillSpace], ...]] = (OneHot, Box, Sphere)
-    headline: ClassVar[dict[str, str]] = {}  # short names of its few metrics that progress shows
+    progress_metrics: ClassVar[dict[str, str]] = {}  # those on the progress line: their short names
     reward_uses_skill: ClassVar[bool] = True
     reward_uses_order: ClassVar[bool] = False  # does the order of the rows matter?
     critic: ClassVar[str] = "plain"  # its form, a key of `comsd.agents.critics.CRITICS`
     finetuning_rule: ClassVar[str] = "fixed"  # a rule of docs/adaptation.md
-    flag_orders_skills: ClassVar[bool] = False  # are they swept along the flag?
+    flag_orders_skills: ClassVar[bool] = False  # are skills swept along the flag?
 
-    def __init__(self, config: MethodConfig, space: SkillSpace, obs: ObsInfo) -> None:
+    def __init__(self, config: MethodConfig, space: SkillSpace, obs: ObsSpec) -> None:
+        """obs: describes the encoder's features, which are the observations for states."""
         super().__init__()
         self.config, self.space = config, space
-        self.standardise = Standardise(obs.mean, obs.std)
+        self.normalizer = Normalizer(obs.mean, obs.std)
 
     @classmethod
-    def extension_points(cls, agent: Settings) -> list[str]:
+    def extension_points(cls, train: Settings) -> list[str]:
         """What it uses beyond a loss and a reward; docs/add-a-method.md explains each.
 
-        agent: the usual settings, for those that the method has otherwise on robots.
+        train: the default settings of training, for those that the method has otherwise on robots.
         """
         usual = vars(Method)  # static, since a classmethod is another object at every look
         used = [name for name in HOOKS.split() if getattr_static(cls, name) is not usual[name]]
         tuned = cls.config_class.tuned.get("robots", {})
-        others = {k.removeprefix("agent."): s.value for k, s in tuned.items() if "agent." in k}
-        return used + [name for name, value in others.items() if value != getattr(agent, name)]
+        others = {k.removeprefix("train."): s.value for k, s in tuned.items() if "train." in k}
+        return used + [name for name, value in others.items() if value != getattr(train, name)]
+
+    # --- what a method defines ----------------------------------------------------------------
 
     def embed(self, batch: Batch) -> Any:
         """The forward pass that `loss` and `reward` share."""
@@ -106,51 +112,28 @@ class Method(nn.Module):
         """What each transition is worth, (B,); called without gradient."""
         raise RunError(f"{self.name} has no reward")
 
-    def descend(self, batch: Batch, optimizer: Adam) -> tuple[Any, Metrics]:
-        """One step of the representation; returns what was embedded before it.
-
-        Override where the gradient is known without autograd.
-        """
-        features = self.embed(batch)
-        loss, metrics = checked_loss(self.name, self.loss(batch, features))
-        optimizer.descend(loss)
-        return features, metrics
-
-    def optimizer(self) -> Adam | None:
-        """For what the loss trains; None if there is nothing to train.
-
-        Override where networks learn at different rates: `Adam` takes a rate per parameter.
-        """
-        trained = [p for p in self.parameters() if p.requires_grad]
-        return Adam(trained, self.config.lr) if trained else None
-
-    def credit(self, batch: Batch, features: Any) -> Tensor | None:
+    def value_skill(self, batch: Batch, features: Any) -> Tensor | None:
         """The skill (B, Z) whose value each row is to teach; None: the skill that acted."""
         return None
 
-    def learn(self, batch: Batch, optimizer: Adam | None) -> Lesson:
-        """One step of the representation, and the rewards (B,) from the same forward pass."""
-        if optimizer is None:
-            return self.lesson(batch)
-        features, metrics = self.descend(batch, optimizer)
-        again = self.config.reward_after
-        reward, parts, credit = self.lesson(batch, None if again else features)
-        return Lesson(reward, metrics | parts, credit)
+    def optimizer(self) -> torch.optim.Optimizer | None:
+        """For what the loss trains; None if there is nothing to train.
 
-    @torch.no_grad()
-    def lesson(self, batch: Batch, features: Any = None) -> Lesson:
-        """Reward and credit, from features if there are any already."""
-        features = self.embed(batch) if features is None else features
-        returned = self.reward(batch, features)
-        reward, metrics = checked_reward(self.name, returned, batch.discount)
-        return Lesson(reward, metrics, self.credit(batch, features))
+        Override where networks learn at different rates.
+        """
+        trained = [p for p in self.parameters() if p.requires_grad]
+        return adam(trained, self.config.lr) if trained else None
 
-    def scores(self, batch: Batch) -> Tensor | None:
+    def skill_scores(self, batch: Batch) -> Tensor | None:
         """(B, B): how well the skill of row i fits the transition of row j, if the method says."""
         return None
 
+    def diagnostics(self, batch: Batch) -> Metrics:
+        """Figures for the log that are not needed to learn; called in eval mode."""
+        return {}
+
     @classmethod
-    def usual_skill(cls, space: SkillSpace) -> Tensor | None:
+    def default_skill(cls, space: SkillSpace) -> Tensor | None:
         """The skill that is fine-tuned by the rule `fixed`, (Z,); None if none stands out."""
         return space.flags(2)[0] if cls.flag_orders_skills else space.centre()
 
@@ -159,10 +142,38 @@ class Method(nn.Module):
         """The skills that the rule `best-of-k` tries, (k, Z)."""
         return space.flags(k) if cls.flag_orders_skills else space.grid(k)
 
-    def regress(self, batch: Batch) -> Tensor | None:
+    def regress_skill(self, batch: Batch) -> Tensor | None:
         """The skill, (Z,), that the task's rewards in the batch ask for, if the method says."""
         return None
 
-    def health(self, batch: Batch) -> Metrics:
-        """Figures for the log that are not needed to learn; called in eval mode."""
-        return {}
+    # --- how it learns ------------------------------------------------------------------------
+
+    def embed_and_loss(self, batch: Batch) -> tuple[Any, Tensor, Metrics]:
+        """Features, loss and metrics; the part that `--agent.compile` compiles."""
+        features = self.embed(batch)
+        return features, *checked_loss(self.name, self.loss(batch, features))
+
+    def representation_step(
+        self, batch: Batch, optimizer: torch.optim.Optimizer
+    ) -> tuple[Any, Metrics]:
+        """One step down the loss; returns the features from before it."""
+        features, loss, metrics = self.embed_and_loss(batch)
+        optimizer.zero_grad()
+        loss.backward()  # also onto the encoder's features, if this method trains the encoder
+        optimizer.step()
+        return features, metrics
+
+    @torch.no_grad()
+    def intrinsic_reward(self, batch: Batch, features: Any = None) -> RewardOutput:
+        """Reward and relabelled skill, from features if there are any already."""
+        features = self.embed(batch) if features is None else features
+        reward, metrics = checked_reward(self.name, self.reward(batch, features), batch.discount)
+        return RewardOutput(reward, metrics, self.value_skill(batch, features))
+
+    def update(self, batch: Batch, optimizer: torch.optim.Optimizer | None) -> RewardOutput:
+        """One step of the representation, and the rewards (B,) from the same forward pass."""
+        if optimizer is None:
+            return self.intrinsic_reward(batch)
+        features, metrics = self.representation_step(batch, optimizer)
+        output = self.intrinsic_reward(batch, None if self.config.reward_after else features)
+        return output._replace(metrics=metrics | output.metrics)

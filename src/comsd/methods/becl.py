@@ -14,17 +14,16 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from comsd.config import Setting, setting, sourced
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import MLP, Adam, run_back_through, run_through, with_gradient, without_gradient
+from comsd.nn import MLP
 from comsd.skills import OneHot, SkillSpace
-from comsd.terms import normalise, partners, through_norm
-from comsd.types import Batch, Metrics, ObsInfo
+from comsd.types import Batch, Metrics, ObsSpec
 
 CODE, MAZE = "BeCL's code", "BeCL authors' maze code"
-FAR = 80.0  # e^-FAR is nothing beside e^(-1 / T), and yet no number that exp is slow at
 
 
 @dataclass(frozen=True)
@@ -36,19 +35,25 @@ class BeCLConfig(MethodConfig):
     )
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": sourced(MAZE, hidden=128, lr=1e-3, head=False),
-        "robots": sourced(CODE, hidden=1024, lr=1e-4, agent__representation_steps=3)
-        | sourced(CODE, run__space="one-hot", run__skills=16, agent__hold=50),
+        "robots": sourced(CODE, hidden=1024, lr=1e-4, train__representation_steps=3)
+        | sourced(CODE, run__space="one-hot", run__skills=16, train__hold=50),
     }
 
 
+def next_of_same_skill(label: Tensor) -> Tensor:
+    """For every row the next row with its label, cyclically; a row alone gets itself."""
+    order = label.argsort(stable=True)
+    grouped = label[order]
+    is_last = torch.ones_like(grouped, dtype=torch.bool)
+    is_last[:-1] = grouped[:-1] != grouped[1:]
+    first = torch.searchsorted(grouped, grouped)  # start of each row's group
+    position = torch.arange(len(label), device=label.device)
+    following = torch.where(is_last, first, position + 1)
+    return torch.empty_like(order).scatter_(0, order, order[following])
+
+
 class Features(NamedTuple):
-    f: Tensor  # (B, d)  of any length
-    u: Tensor  # (B, d)  f as unit vectors
-    norm: Tensor  # (B, 1)  length of f
-    partner: Tensor  # (B,)  p(i)
-    e: Tensor  # (B, B)  e(i, j), zero at what is not in the denominator of Eq. 2
-    total: Tensor  # (B,)  that denominator
-    ratio: Tensor  # (B,)  that of Eq. 2
+    log_ratio: Tensor  # (B,)  log of the ratio in Eq. 2
     alone: Tensor  # (B,)  no other row of the same skill in the batch: neither loss nor reward
 
 
@@ -57,63 +62,34 @@ class BeCL(Method):
     paper = "Yang et al. 2023, behavior contrastive learning for unsupervised skill discovery"
     status = "measured: maze, Walker"
     config_class = BeCLConfig
-    headline = {"becl/loss": "loss"}
+    progress_metrics = {"becl/loss": "loss"}
     config: BeCLConfig
     finetuning_rule = "random"
     spaces = (OneHot,)
     reward_uses_order = True  # the positive is the next row of the same skill
 
-    def __init__(self, config: BeCLConfig, space: SkillSpace, obs: ObsInfo) -> None:
+    def __init__(self, config: BeCLConfig, space: SkillSpace, obs: ObsSpec) -> None:
         super().__init__(c := config, space, obs)
         self.f = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
-        self.nets = [self.f]
-        if c.head:
-            self.head = MLP(space.dim, c.hidden, space.dim, init=c.init)
-            self.nets.append(self.head)
+        head = MLP(space.dim, c.hidden, space.dim, init=c.init) if c.head else nn.Identity()
+        self.head = head
 
     def embed(self, batch: Batch) -> Features:
-        f = self.standardise(batch.next_obs)
-        for net in self.nets:
-            f = net(f)
-        return self.compare(f, batch.skill)
-
-    def compare(self, f: Tensor, skill: Tensor) -> Features:
-        (u, norm), temperature = normalise(f.detach()), self.config.temperature
-        partner = partners(skill.argmax(-1))
-        positive = ((u * u[partner]).sum(-1) / temperature).exp_()
-        left, right = u / temperature, u
-        if self.config.denominator == "others":  # the product sends rows of one skill to e^-FAR
-            left, right = torch.cat([left, -FAR * skill], -1), torch.cat([right, skill], -1)
-        e = torch.mm(left, right.T).exp_()  # Eq. 1
-        e.diagonal().zero_()
-        e.scatter_(-1, partner[:, None], positive[:, None])
-        total, row = e.sum(-1), torch.arange(len(e), device=e.device)
-        return Features(f, u, norm, partner, e, total, positive / total, partner == row)
+        u = F.normalize(self.head(self.f(self.normalizer(batch.next_obs))), dim=-1)
+        label = batch.skill.argmax(-1)
+        row, partner = torch.arange(len(u), device=u.device), next_of_same_skill(label)
+        log_e = u @ u.T / self.config.temperature  # Eq. 1
+        others = self.config.denominator == "others"
+        left_out = label[:, None] == label if others else row[:, None] == row
+        left_out[row, partner] = False
+        total = log_e.masked_fill(left_out, -torch.inf).logsumexp(-1)
+        return Features(log_e[row, partner] - total, partner == row)
 
     def loss(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
-        loss, to_f = self.gradient(features)
-        return with_gradient(loss, (features.f, to_f)), {"becl/loss": loss}
-
-    @without_gradient
-    def descend(self, batch: Batch, optimizer: Adam) -> tuple[Features, Metrics]:
-        f, passes = run_through(self.nets, self.standardise(batch.next_obs))
-        features = self.compare(f, batch.skill)
-        loss, to_f = self.gradient(features)
-        optimizer.step(run_back_through(self.nets, passes, to_f))
-        return features, {"becl/loss": loss}
-
-    @without_gradient
-    def gradient(self, features: Features) -> tuple[Tensor, Tensor]:
-        """The mean of Eq. 2 over the rows that are not alone, and its gradient in f."""
-        _, u, norm, partner, e, total, ratio, alone = features
-        weight = (~alone).float() / (~alone).sum().clamp_min(1)
-        loss = -(weight * ratio.log()).sum()
-        # d L_i / d cos(i, j) = (e(i, j) / total_i - [j = p(i)]) / T
-        share, weight = (weight / total)[:, None], weight[:, None]
-        as_i = (e @ u) * share - u[partner] * weight
-        as_j = (e.T @ (u * share)).index_add_(0, partner, u * weight, alpha=-1)
-        return loss, through_norm((as_i + as_j) / self.config.temperature, u, norm)
+        paired = (~features.alone).float()
+        loss = -(paired * features.log_ratio).sum() / paired.sum().clamp_min(1)  # Eq. 2
+        return loss, {"becl/loss": loss.detach()}
 
     def reward(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
-        reward = features.ratio.masked_fill(features.alone, 0)  # Eq. 3
+        reward = features.log_ratio.exp().masked_fill(features.alone, 0)  # Eq. 3
         return reward, {"becl/ratio": reward.mean()}

@@ -22,18 +22,21 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from comsd.config import Setting, setting, sourced
-from comsd.contrast import Contrast, ContrastConfig, Contrasted
 from comsd.methods.base import Method
-from comsd.nets import Adam
+from comsd.methods.contrastive import (
+    ContrastiveConfig,
+    ContrastiveEncoder,
+    ContrastiveFeatures,
+)
+from comsd.methods.entropy import ParticleEntropy
 from comsd.skills import OneHot, SkillSpace
-from comsd.terms import ParticleEntropy, sinkhorn, unit
-from comsd.types import Batch, Metrics, ObsInfo
+from comsd.types import Batch, Metrics, ObsSpec
 
 CODE, MAZE = "CeSD's code", "as the other methods in the maze"
 
 
 @dataclass(frozen=True)
-class CeSDConfig(ContrastConfig):
+class CeSDConfig(ContrastiveConfig):
     weight: float = setting(1.0, "weight of the constraint reward (Eq. 6)", CODE, low=0)
     sharpness: float = setting(0.1, "temperature of the prototypes (Eq. 2)", CODE, low=0.03)
     rounds: int = setting(6, "Sinkhorn iterations (Eq. 3)", "CeSD's code, for Walker", low=1)
@@ -51,8 +54,19 @@ class CeSDConfig(ContrastConfig):
     }
 
 
+@torch.no_grad()
+def sinkhorn(logits: Tensor, rounds: int) -> Tensor:
+    """(B, K), rows that sum to one: exp(logits) scaled such that all columns weigh the same."""
+    table = (logits - logits.amax()).exp()
+    row, column = torch.ones_like(table[:, 0]), torch.ones_like(table[0])
+    for _ in range(rounds):
+        column = 1 / (row @ table)
+        row = 1 / (table @ column)
+    return row[:, None] * table * column
+
+
 class Features(NamedTuple):
-    embedded: Contrasted
+    embedded: ContrastiveFeatures
     partition: Tensor  # (B, K)  one-hot, c
 
 
@@ -61,60 +75,55 @@ class CeSD(Method):
     paper = "Bai et al. 2024, constrained ensemble exploration for unsupervised skill discovery"
     status = "measured: maze, Walker"
     config_class = CeSDConfig
-    headline = {"cesd/r_ent": "r_ent", "cesd/own": "own"}
+    progress_metrics = {"cesd/r_ent": "r_ent", "cesd/own": "own"}
     config: CeSDConfig
     spaces = (OneHot,)
     reward_uses_order = True  # partitions are drawn row by row
     critic = "per-skill"
     finetuning_rule = "random"
 
-    def __init__(self, config: CeSDConfig, space: SkillSpace, obs: ObsInfo) -> None:
+    def __init__(self, config: CeSDConfig, space: SkillSpace, obs: ObsSpec) -> None:
         super().__init__(config, space, obs)
-        self.contrast = Contrast(obs, space, config)
+        self.encoder = ContrastiveEncoder(obs, space, config)
         self.prototypes = nn.Parameter(nn.init.orthogonal_(torch.empty(space.dim, space.dim)))
         self.entropy = ParticleEntropy(config.k, "log1p", "variance")
 
     def logits(self, state: Tensor) -> Tensor:
-        return unit(state.detach()) @ unit(self.prototypes).T / self.config.sharpness  # Eq. 2
+        cosine = F.normalize(state.detach(), dim=-1) @ F.normalize(self.prototypes, dim=-1).T
+        return cosine / self.config.sharpness  # Eq. 2
 
     @torch.no_grad()
-    def assigned(self, embedded: Contrasted) -> Features:
+    def assigned(self, embedded: ContrastiveFeatures) -> Features:
         """Eq. 4: drawn in training (adding Gumbel noise is drawing), otherwise the likeliest."""
-        logits = self.logits(embedded.after)
+        logits = self.logits(embedded.next_state)
         if self.training:
             logits = logits - torch.empty_like(logits).exponential_().log()
         return Features(embedded, F.one_hot(logits.argmax(-1), self.space.dim).float())
 
     def embed(self, batch: Batch) -> Features:
-        return self.assigned(self.contrast(batch))
+        return self.assigned(self.encoder(batch))
 
-    def prototype_loss(self, embedded: Contrasted) -> Tensor:
-        q = sinkhorn(self.logits(embedded.after), self.config.rounds)
-        return F.cross_entropy(self.logits(embedded.before), q)  # Eq. 3
+    def prototype_loss(self, embedded: ContrastiveFeatures) -> Tensor:
+        q = sinkhorn(self.logits(embedded.next_state), self.config.rounds)
+        return F.cross_entropy(self.logits(embedded.state), q)  # Eq. 3
 
     def loss(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
-        nce, proto = self.contrast.loss(features.embedded), self.prototype_loss(features.embedded)
+        nce, proto = self.encoder.loss(features.embedded), self.prototype_loss(features.embedded)
         return nce + proto, {"cesd/nce": nce.detach(), "cesd/proto": proto.detach()}
-
-    def descend(self, batch: Batch, optimizer: Adam) -> tuple[Features, Metrics]:
-        embedded, nce, to_contrast = self.contrast.gradients(batch)
-        features, proto = self.assigned(embedded), self.prototype_loss(embedded)
-        optimizer.step([*torch.autograd.grad(proto, [self.prototypes]), *to_contrast])
-        return features, {"cesd/nce": nce, "cesd/proto": proto.detach()}
 
     def reward(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
         embedded, partition = features
         own = (partition * batch.skill).sum(-1)
         strangers = partition.T @ (1 - own)  # (K,)
-        r_ent = self.entropy(embedded.after, group=partition.argmax(-1))  # Eq. 5
+        r_ent = self.entropy(embedded.next_state, group=partition.argmax(-1))  # Eq. 5
         r_con = partition @ (self.config.weight / (1 + strangers))  # Eq. 6
         reward = r_ent + r_con  # Eq. 7
         parts = {"cesd/r_ent": r_ent, "cesd/r_con": r_con, "cesd/own": own}
         parts["cesd/variance"] = self.entropy.moments.variance
         return reward * own if self.config.outside == "nothing" else reward, parts
 
-    def credit(self, batch: Batch, features: Features) -> Tensor | None:
+    def value_skill(self, batch: Batch, features: Features) -> Tensor | None:
         return features.partition if self.config.outside == "credit" else None
 
-    def scores(self, batch: Batch) -> Tensor:
-        return self.contrast.scores(self.contrast(batch))
+    def skill_scores(self, batch: Batch) -> Tensor:
+        return self.encoder.skill_scores(self.encoder(batch))

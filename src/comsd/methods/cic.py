@@ -15,16 +15,20 @@ from typing import ClassVar
 from torch import Tensor
 
 from comsd.config import Setting, sourced
-from comsd.contrast import Contrast, ContrastConfig, Contrasted
 from comsd.methods.base import Method
-from comsd.nets import Adam
+from comsd.methods.contrastive import (
+    ContrastiveConfig,
+    ContrastiveEncoder,
+    ContrastiveFeatures,
+)
+from comsd.methods.entropy import ParticleEntropy
+from comsd.methods.statistics import by_tercile
 from comsd.skills import SkillSpace
-from comsd.terms import ParticleEntropy, by_tercile
-from comsd.types import Batch, Metrics, ObsInfo
+from comsd.types import Batch, Metrics, ObsSpec
 
 
 @dataclass(frozen=True)
-class CICConfig(ContrastConfig):
+class CICConfig(ContrastiveConfig):
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": {
             **sourced("BeCL authors' maze code", hidden=128, lr=1e-3),
@@ -38,33 +42,29 @@ class CIC(Method):
     paper = "Laskin et al. 2022, contrastive intrinsic control"
     status = "measured: maze, Walker"
     config_class = CICConfig
-    headline = {"cic/r_exp": "r_exp", "cic/variance": "V"}
+    progress_metrics = {"cic/r_exp": "r_exp", "cic/variance": "V"}
     reward_uses_skill = False
 
-    def __init__(self, config: CICConfig, space: SkillSpace, obs: ObsInfo) -> None:
+    def __init__(self, config: CICConfig, space: SkillSpace, obs: ObsSpec) -> None:
         super().__init__(config, space, obs)
         c = config
-        self.contrast = Contrast(obs, space, c)  # g_s, g_p, g_z
+        self.encoder = ContrastiveEncoder(obs, space, c)  # g_s, g_p, g_z
         self.entropy = ParticleEntropy(c.k, "log1p", "variance")
 
-    def embed(self, batch: Batch) -> Contrasted:
-        return self.contrast(batch)
+    def embed(self, batch: Batch) -> ContrastiveFeatures:
+        return self.encoder(batch)
 
-    def loss(self, batch: Batch, features: Contrasted) -> tuple[Tensor, Metrics]:
-        nce = self.contrast.loss(features)
+    def loss(self, batch: Batch, features: ContrastiveFeatures) -> tuple[Tensor, Metrics]:
+        nce = self.encoder.loss(features)
         return nce, {"cic/nce": nce.detach()}
 
-    def descend(self, batch: Batch, optimizer: Adam) -> tuple[Contrasted, Metrics]:
-        features, nce = self.contrast.descend(batch, optimizer)
-        return features, {"cic/nce": nce}
-
-    def reward(self, batch: Batch, features: Contrasted) -> tuple[Tensor, Metrics]:
-        reward = self.entropy(features.after)
+    def reward(self, batch: Batch, features: ContrastiveFeatures) -> tuple[Tensor, Metrics]:
+        reward = self.entropy(features.next_state)
         return reward, {"cic/r_exp": reward, "cic/variance": self.entropy.moments.variance}
 
-    def scores(self, batch: Batch) -> Tensor:
-        return self.contrast.scores(self.embed(batch))
+    def skill_scores(self, batch: Batch) -> Tensor:
+        return self.encoder.skill_scores(self.embed(batch))
 
-    def health(self, batch: Batch) -> Metrics:
-        reward = self.entropy(self.embed(batch).after)
+    def diagnostics(self, batch: Batch) -> Metrics:
+        reward = self.entropy(self.embed(batch).next_state)
         return by_tercile("cic", self.space.flag(batch.skill), {"r_exp": reward})

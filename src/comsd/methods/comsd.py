@@ -19,20 +19,25 @@ import torch
 from torch import Tensor
 
 from comsd.config import Setting, setting, sourced
-from comsd.contrast import Contrast, ContrastConfig, Contrasted
 from comsd.errors import InputError
 from comsd.methods.base import Method
-from comsd.nets import MLP, Adam
+from comsd.methods.contrastive import (
+    ContrastiveConfig,
+    ContrastiveEncoder,
+    ContrastiveFeatures,
+)
+from comsd.methods.entropy import ParticleEntropy
+from comsd.methods.statistics import by_tercile
+from comsd.nn import MLP
 from comsd.skills import SkillSpace
-from comsd.terms import ParticleEntropy, by_tercile, dynamic_weight
-from comsd.types import Batch, Metrics, ObsInfo
+from comsd.types import Batch, Metrics, ObsSpec
 
 PAPER, ERRATUM = "paper, hyper-parameter table", "paper, Eq. 11 with the clamp's bounds in order"
 NARROW = sourced(PAPER, f_low=1 / 3, f_high=2 / 3)
 
 
 @dataclass(frozen=True)
-class ComSDConfig(ContrastConfig):
+class ComSDConfig(ContrastiveConfig):
     alpha: float = setting(0.25, "weight of the diversity reward (Eq. 12)", PAPER, low=0)
     w_low: float = setting(0.0, "lowest dynamic weight (Eq. 11)", ERRATUM, low=0)
     w_high: float = setting(2.0, "highest dynamic weight (Eq. 11)", ERRATUM, low=0)
@@ -73,36 +78,41 @@ class ComSDConfig(ContrastConfig):
     }
 
 
+def dynamic_weight(
+    flag: Tensor, weights: tuple[float, float], flags: tuple[float, float]
+) -> Tensor:
+    """Eq. 11: the line through (f_low, w_low) and (f_high, w_high), held between the weights."""
+    (w_low, w_high), (f_low, f_high) = weights, flags
+    slope = (w_high - w_low) / (f_high - f_low)
+    return (w_high + slope * (flag - f_high)).clamp(w_low, w_high)
+
+
 class ComSD(Method):
     name = "comsd"
     paper = "Liu et al., balancing state exploration and skill diversity (ComSD)"
     status = "measured: maze, Walker"
     config_class = ComSDConfig
-    headline = {"comsd/r_exp": "r_exp", "comsd/r_div": "r_div", "comsd/variance": "V"}
+    progress_metrics = {"comsd/r_exp": "r_exp", "comsd/r_div": "r_div", "comsd/variance": "V"}
     flag_orders_skills = True  # by Eq. 11, so (0, 0.5, ..., 0.5) is fine-tuned
     config: ComSDConfig
 
-    def __init__(self, config: ComSDConfig, space: SkillSpace, obs: ObsInfo) -> None:
+    def __init__(self, config: ComSDConfig, space: SkillSpace, obs: ObsSpec) -> None:
         super().__init__(c := config, space, obs)
         self.contrasts = c.diversity or (c.exploration and c.knn in ("embedding", "trajectory"))
         if self.contrasts:
-            self.contrast = Contrast(obs, space, c)  # Eq. 6, 7
+            self.encoder = ContrastiveEncoder(obs, space, c)  # Eq. 6, 7
         if c.exploration:
             self.entropy = ParticleEntropy(c.k, c.knn_form, c.knn_scale)
             if c.knn == "frozen-random":
                 self.f_frozen = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
                 self.f_frozen.requires_grad_(False)
 
-    def embed(self, batch: Batch) -> Contrasted | None:
-        return self.contrast(batch) if self.contrasts else None
+    def embed(self, batch: Batch) -> ContrastiveFeatures | None:
+        return self.encoder(batch) if self.contrasts else None
 
-    def loss(self, batch: Batch, features: Contrasted) -> tuple[Tensor, Metrics]:
-        nce = self.contrast.loss(features)
+    def loss(self, batch: Batch, features: ContrastiveFeatures) -> tuple[Tensor, Metrics]:
+        nce = self.encoder.loss(features)
         return nce, {"comsd/nce": nce.detach()}
-
-    def descend(self, batch: Batch, optimizer: Adam) -> tuple[Contrasted, Metrics]:
-        features, nce = self.contrast.descend(batch, optimizer)
-        return features, {"comsd/nce": nce}
 
     def beta(self, skill: Tensor) -> Tensor:  # Eq. 11
         c = self.config
@@ -110,36 +120,36 @@ class ComSD(Method):
             return torch.full_like(skill[:, 0], (c.w_low + c.w_high) / 2)
         return dynamic_weight(self.space.flag(skill), (c.w_low, c.w_high), (c.f_low, c.f_high))
 
-    def explore(self, batch: Batch, features: Contrasted | None) -> Tensor:
+    def explore(self, batch: Batch, features: ContrastiveFeatures | None) -> Tensor:
         if self.config.knn == "frozen-random":
             return self.entropy(self.f_frozen(batch.obs), self.f_frozen(batch.next_obs))
         if self.config.knn == "observation":
             return self.entropy(batch.next_obs)
         assert features is not None  # since it contrasts
-        return self.entropy(features.after if self.config.knn == "embedding" else features.key)
+        return self.entropy(features.next_state if self.config.knn == "embedding" else features.key)
 
-    def terms(self, batch: Batch, features: Contrasted | None) -> dict[str, Tensor]:
+    def terms(self, batch: Batch, features: ContrastiveFeatures | None) -> dict[str, Tensor]:
         """What the reward is made of, each (B,)."""
         c, terms = self.config, {}
         if c.exploration:
             terms["r_exp"] = self.explore(batch, features)  # Eq. 10
         if c.diversity:
             assert features is not None
-            log = self.contrast.log_q(features)
+            log = self.encoder.log_q(features)
             terms["r_div"] = log.exp() if c.diversity_form == "q" else log  # Eq. 8
             terms["r_div_weighted"] = c.alpha * self.beta(batch.skill) * terms["r_div"]
         return terms
 
-    def reward(self, batch: Batch, features: Contrasted | None) -> tuple[Tensor, Metrics]:
+    def reward(self, batch: Batch, features: ContrastiveFeatures | None) -> tuple[Tensor, Metrics]:
         terms = self.terms(batch, features)
         parts = [terms[name] for name in ("r_exp", "r_div_weighted") if name in terms]
         reward = parts[0] if len(parts) == 1 else parts[0] + parts[1]  # Eq. 12
         return reward, {f"comsd/{name}": value for name, value in terms.items()}
 
-    def scores(self, batch: Batch) -> Tensor | None:
-        return self.contrast.scores(self.contrast(batch)) if self.contrasts else None
+    def skill_scores(self, batch: Batch) -> Tensor | None:
+        return self.encoder.skill_scores(self.encoder(batch)) if self.contrasts else None
 
-    def health(self, batch: Batch) -> Metrics:
+    def diagnostics(self, batch: Batch) -> Metrics:
         terms = self.terms(batch, self.embed(batch))
         metrics = by_tercile("comsd", self.space.flag(batch.skill), terms)
         if self.config.exploration:

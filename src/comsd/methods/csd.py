@@ -18,14 +18,21 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from comsd.config import Setting, setting, sourced
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import MLP, Adam, Units
+from comsd.methods.latent import (
+    DualVariable,
+    LatentSteps,
+    cosines,
+    directional_reward,
+    latent_steps,
+)
+from comsd.nn import MLP, WarmupNormalizer, adam
 from comsd.skills import OneHot, SkillSpace, Sphere
-from comsd.terms import Dual, Moves, cosines, moves, progress
-from comsd.types import Batch, Metrics, ObsInfo
+from comsd.types import Batch, Metrics, ObsSpec
 
 CODE = "CSD's code"
 LOG_STD = math.log(1e-6), math.log(1e6)  # bounds of the density's, as in CSD's code
@@ -53,8 +60,8 @@ class CSDConfig(MethodConfig):
         "robots": {
             "hidden": Setting(1024, "as the other methods; CSD's code: 512"),
             **sourced(CODE, lr=1e-4, run__space="one-hot", run__skills=16),
-            "agent.one_skill": Setting(True, "CSD's paper: one skill per episode"),
-            "agent.hold": Setting(200, "CSD's code: episodes of 200 steps"),
+            "train.one_skill": Setting(True, "CSD's paper: one skill per episode"),
+            "train.hold": Setting(200, "CSD's code: episodes of 200 steps"),
         },
     }
 
@@ -69,52 +76,53 @@ class CSD(Method):
     paper = "Park et al. 2023, controllability-aware unsupervised skill discovery"
     status = "measured: Walker"
     config_class = CSDConfig
-    headline = {"csd/progress": "progress", "csd/cosine": "cosine", "csd/dual": "lam"}
+    progress_metrics = {"csd/progress": "progress", "csd/cosine": "cosine", "csd/dual": "lam"}
     finetuning_rule = "random"
     config: CSDConfig
     spaces = (OneHot, Sphere)  # a box has no direction to move back along
 
-    def __init__(self, config: CSDConfig, space: SkillSpace, obs: ObsInfo) -> None:
+    def __init__(self, config: CSDConfig, space: SkillSpace, obs: ObsSpec) -> None:
         super().__init__(c := config, space, obs)
-        self.units = Units(obs, c.units_from)
+        self.units = WarmupNormalizer(obs.mean, obs.std, c.units_from)
         self.phi = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
         self.density = MLP(obs.dim, c.hidden, c.hidden, 2 * obs.dim, init=c.init)
-        self.dual = Dual(c.dual, c.slack)
+        self.dual = DualVariable(c.dual, c.slack)
 
-    def optimizer(self) -> Adam:
-        c = self.config
-        return Adam([self.phi.flat, self.density.flat, self.dual.log], [c.lr, c.lr, c.dual_lr])
+    def optimizer(self) -> torch.optim.Optimizer:
+        networks = [*self.phi.parameters(), *self.density.parameters()]
+        dual = {"params": self.dual.parameters(), "lr": self.config.dual_lr}
+        return adam([{"params": networks}, dual], self.config.lr)
 
-    def embed(self, batch: Batch) -> Moves:
-        return moves(lambda obs: self.phi(self.units(obs)), batch)
+    def embed(self, batch: Batch) -> LatentSteps:
+        return latent_steps(lambda obs: self.phi(self.units(obs)), batch)
 
     def surprise(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """-log q(ds | s) and the distance d without gradient, each (B,)."""
         state = self.units(batch.obs)
         mean, log_std = self.density(state).chunk(2, -1)
         log_std = log_std.clamp(*LOG_STD)
-        error = self.units(batch.near) - state - mean
+        error = self.units(batch.one_step_obs) - state - mean
         normal = (error / log_std.exp()).square() + math.log(2 * math.pi)
         nll = (normal / 2 + log_std).sum(-1)  # Eq. 1
         weighted = relative_weights(log_std.detach()) * error.detach().square()
         return nll, weighted.mean(-1)  # Eq. 3
 
-    def loss(self, batch: Batch, features: Moves) -> tuple[Tensor, Metrics]:
+    def loss(self, batch: Batch, features: LatentSteps) -> tuple[Tensor, Metrics]:
         nll, distance = self.surprise(batch)
-        along = progress(features.step, self.space.direction(batch.skill))  # Eq. 4
-        gap = distance - features.step.square().mean(-1)  # Eq. 5
+        along = directional_reward(features.one_step, self.space.direction(batch.skill))  # Eq. 4
+        gap = distance - features.one_step.square().mean(-1)  # Eq. 5
         loss = self.dual(gap) - along.mean() + nll.mean()  # Eq. 6, 7, 1: each its own weights
         metrics = {"nll": nll, "distance": distance, "gap": gap, "dual": self.dual.value}
         return loss, {f"csd/{name}": value.detach() for name, value in metrics.items()}
 
-    def reward(self, batch: Batch, features: Moves) -> tuple[Tensor, Metrics]:
+    def reward(self, batch: Batch, features: LatentSteps) -> tuple[Tensor, Metrics]:
         if self.training:
             self.units.observe(batch.obs)
-        along = progress(features.whole, self.space.direction(batch.skill))  # Eq. 4
+        along = directional_reward(features.n_step, self.space.direction(batch.skill))  # Eq. 4
         return self.config.scale * along, {"csd/progress": along}
 
-    def scores(self, batch: Batch) -> Tensor:
-        return cosines(self.space.direction(batch.skill), self.embed(batch).whole)
+    def skill_scores(self, batch: Batch) -> Tensor:
+        return cosines(self.space.direction(batch.skill), self.embed(batch).n_step)
 
-    def health(self, batch: Batch) -> Metrics:
-        return {"csd/cosine": self.scores(batch).diagonal().mean()}
+    def diagnostics(self, batch: Batch) -> Metrics:
+        return {"csd/cosine": self.skill_scores(batch).diagonal().mean()}

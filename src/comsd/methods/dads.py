@@ -21,9 +21,9 @@ from torch.nn import functional as F
 
 from comsd.config import Setting, setting, sourced
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import MLP
+from comsd.nn import MLP
 from comsd.skills import SkillSpace
-from comsd.types import Batch, Metrics, ObsInfo
+from comsd.types import Batch, Metrics, ObsSpec
 
 CODE, METRA, EDL = "DADS's code", "METRA's code of DADS", "EDL's maze code"
 AT_ONCE = 10  # alternatives in one forward pass: a hundred at once would take gigabytes
@@ -43,7 +43,7 @@ class DADSConfig(MethodConfig):
             "lr": Setting(1e-4, METRA),
             "run.space": Setting("box", "DADS's code: uniform, there in [-1, 1]"),
             "run.skills": Setting(2, "DADS's code, for the Ant"),
-            "agent.hold": Setting(200, "DADS's code: an episode of 200 steps per skill"),
+            "train.hold": Setting(200, "DADS's code: an episode of 200 steps per skill"),
         },
     }
 
@@ -58,11 +58,11 @@ class DADS(Method):
     paper = "Sharma et al. 2020, dynamics-aware unsupervised discovery of skills"
     status = "measured: maze, Walker"
     config_class = DADSConfig
-    headline = {"dads/squared_error": "error"}
+    progress_metrics = {"dads/squared_error": "error"}
     finetuning_rule = "random"
     config: DADSConfig
 
-    def __init__(self, config: DADSConfig, space: SkillSpace, obs: ObsInfo) -> None:
+    def __init__(self, config: DADSConfig, space: SkillSpace, obs: ObsSpec) -> None:
         super().__init__(c := config, space, obs)
         seen = space.dim + (obs.dim if c.conditioned else 0)
         self.mu = MLP(seen, c.hidden, c.hidden, obs.dim, init=c.init)
@@ -70,22 +70,22 @@ class DADS(Method):
     def embed(self, batch: Batch) -> Tensor:
         """Squared errors of what the compared skills predict, (B, S).
 
-        Conditioned, the row's own skill comes first; otherwise as `distinct` lists the skills.
+        Conditioned, the row's own skill comes first; otherwise as `unique` lists the skills.
         """
         if not self.config.conditioned:
-            skills, _ = self.space.distinct(batch.skill)
+            skills, _ = self.space.unique(batch.skill)
             # mu works in standardised units
-            centres = self.mu(skills) * self.standardise.std + self.standardise.mean  # (S, O)
+            centres = self.mu(skills) * self.normalizer.std + self.normalizer.mean  # (S, O)
             return (batch.next_obs[:, None] - centres).square().sum(-1)
         own = self.errors(batch, batch.skill[None])
         with torch.no_grad():  # only for the reward, but by the same weights as the own skill's
-            others = self.space.others(batch.skill, self.config.alternatives).split(AT_ONCE)
+            others = self.space.alternatives(batch.skill, self.config.alternatives).split(AT_ONCE)
             rest = [self.errors(batch, some) for some in others]
         return torch.cat([own, *rest], 1)
 
     def errors(self, batch: Batch, skills: Tensor) -> Tensor:
         """(B, S): how far from the change of the row each of its skills (S, B, Z) predicts."""
-        obs, change = normalised(batch.obs), normalised(batch.near - batch.obs)
+        obs, change = normalised(batch.obs), normalised(batch.one_step_obs - batch.obs)
         x = torch.cat([obs.expand(len(skills), -1, -1), skills], -1)
         predicted = self.mu(x.flatten(0, 1)).view(len(skills), *change.shape)
         return (predicted - change).square().sum(-1).T
@@ -94,8 +94,8 @@ class DADS(Method):
         """(B,): the errors of each row's own skill."""
         if self.config.conditioned:
             return errors[:, 0]
-        _, owner = self.space.distinct(batch.skill)
-        return errors.diagonal() if owner is None else (errors * owner).sum(-1)
+        _, assignment = self.space.unique(batch.skill)
+        return errors.diagonal() if assignment is None else (errors * assignment).sum(-1)
 
     def loss(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
         error = self.own(batch, features).mean()

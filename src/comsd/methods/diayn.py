@@ -17,9 +17,9 @@ from torch.nn import functional as F
 
 from comsd.config import Setting, sourced
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import MLP
+from comsd.nn import MLP
 from comsd.skills import OneHot, SkillSpace
-from comsd.types import Batch, Metrics, ObsInfo
+from comsd.types import Batch, Metrics, ObsSpec
 
 URLB = "URLB's code"
 
@@ -29,7 +29,7 @@ class DIAYNConfig(MethodConfig):
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": sourced("EDL's maze code", hidden=128, lr=1e-3),
         "robots": sourced(
-            URLB, hidden=1024, lr=1e-4, run__space="one-hot", run__skills=16, agent__hold=50
+            URLB, hidden=1024, lr=1e-4, run__space="one-hot", run__skills=16, train__hold=50
         ),
     }
 
@@ -39,19 +39,19 @@ class DIAYN(Method):
     paper = "Eysenbach et al. 2019, diversity is all you need"
     status = "measured: maze, Walker"
     config_class = DIAYNConfig
-    headline = {"diayn/accuracy": "accuracy"}
+    progress_metrics = {"diayn/accuracy": "accuracy"}
     finetuning_rule = "resample"
     spaces = (OneHot,)
 
-    def __init__(self, config: DIAYNConfig, space: SkillSpace, obs: ObsInfo) -> None:
+    def __init__(self, config: DIAYNConfig, space: SkillSpace, obs: ObsSpec) -> None:
         super().__init__(config, space, obs)
         widths = obs.dim, config.hidden, config.hidden, space.dim
         self.classifier = MLP(*widths, init=config.init)
 
     def embed(self, batch: Batch) -> Tensor:
-        return self.classifier(self.standardise(batch.next_obs))  # logits
+        return self.classifier(self.normalizer(batch.next_obs))  # logits
 
-    def scores(self, batch: Batch) -> Tensor:
+    def skill_scores(self, batch: Batch) -> Tensor:
         return batch.skill @ self.embed(batch).log_softmax(-1).T
 
     def loss(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from comsd.config import Setting, setting, sourced
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import Lipschitz, Units
+from comsd.methods.latent import LatentSteps, cosines, directional_reward, latent_steps
+from comsd.nn import SpectralMLP, WarmupNormalizer
 from comsd.skills import OneHot, SkillSpace, Sphere
-from comsd.terms import Moves, cosines, moves, progress
-from comsd.types import Batch, Metrics, ObsInfo
+from comsd.types import Batch, Metrics, ObsSpec
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class LSDConfig(MethodConfig):
             "init": Setting("uniform", "ours: torch's default; LSD's code: Xavier uniform"),
             "run.space": Setting("sphere", "METRA's code for LSD"),
             "run.skills": Setting(4, "as METRA"),
-            "agent.one_skill": Setting(True, "LSD's paper: one skill per episode"),
-            "agent.hold": Setting(200, "LSD's code: episodes of 200 steps"),
+            "train.one_skill": Setting(True, "LSD's paper: one skill per episode"),
+            "train.hold": Setting(200, "LSD's code: episodes of 200 steps"),
         },
     }
 
@@ -55,33 +55,35 @@ class LSD(Method):
     paper = "Park et al. 2022, Lipschitz-constrained unsupervised skill discovery"
     status = "measured: Walker"
     config_class = LSDConfig
-    headline = {"lsd/progress": "progress", "lsd/cosine": "cosine"}
+    progress_metrics = {"lsd/progress": "progress", "lsd/cosine": "cosine"}
     finetuning_rule = "random"
     spaces = (OneHot, Sphere)  # a box has no direction to move back along
 
-    def __init__(self, config: LSDConfig, space: SkillSpace, obs: ObsInfo) -> None:
+    def __init__(self, config: LSDConfig, space: SkillSpace, obs: ObsSpec) -> None:
         super().__init__(c := config, space, obs)
-        self.units = Units(obs, c.units_from)
-        self.phi = Lipschitz(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)  # Eq. 1
+        self.units = WarmupNormalizer(obs.mean, obs.std, c.units_from)
+        self.phi = SpectralMLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)  # Eq. 1
 
-    def embed(self, batch: Batch) -> Moves:
-        return moves(lambda obs: self.phi(self.units(obs)), batch)
+    def embed(self, batch: Batch) -> LatentSteps:
+        return latent_steps(lambda obs: self.phi(self.units(obs)), batch)
 
-    def loss(self, batch: Batch, features: Moves) -> tuple[Tensor, Metrics]:
-        loss = -progress(features.step, self.space.direction(batch.skill)).mean()  # Eq. 3
-        self.phi.settle()
-        return loss, {"lsd/squared_step": features.step.detach().square().sum(-1)}
+    def loss(self, batch: Batch, features: LatentSteps) -> tuple[Tensor, Metrics]:
+        loss = -directional_reward(
+            features.one_step, self.space.direction(batch.skill)
+        ).mean()  # Eq. 3
+        self.phi.power_iteration()
+        return loss, {"lsd/squared_step": features.one_step.detach().square().sum(-1)}
 
-    def reward(self, batch: Batch, features: Moves) -> tuple[Tensor, Metrics]:
+    def reward(self, batch: Batch, features: LatentSteps) -> tuple[Tensor, Metrics]:
         if self.training:
             self.units.observe(batch.obs)
-        reward = progress(features.whole, self.space.direction(batch.skill))  # Eq. 2
+        reward = directional_reward(features.n_step, self.space.direction(batch.skill))  # Eq. 2
         return reward, {"lsd/progress": reward}
 
-    def scores(self, batch: Batch) -> Tensor:
-        return cosines(self.space.direction(batch.skill), self.embed(batch).whole)
+    def skill_scores(self, batch: Batch) -> Tensor:
+        return cosines(self.space.direction(batch.skill), self.embed(batch).n_step)
 
-    def health(self, batch: Batch) -> Metrics:
-        moved = (self.units(batch.near) - self.units(batch.obs)).norm(dim=-1)
-        slope = self.embed(batch).step.norm(dim=-1) / moved.clamp_min(1e-12)  # Eq. 1: at most 1
-        return {"lsd/cosine": self.scores(batch).diagonal().mean(), "lsd/slope": slope.mean()}
+    def diagnostics(self, batch: Batch) -> Metrics:
+        moved = (self.units(batch.one_step_obs) - self.units(batch.obs)).norm(dim=-1)
+        slope = self.embed(batch).one_step.norm(dim=-1) / moved.clamp_min(1e-12)  # Eq. 1: at most 1
+        return {"lsd/cosine": self.skill_scores(batch).diagonal().mean(), "lsd/slope": slope.mean()}

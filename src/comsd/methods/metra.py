@@ -14,14 +14,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from comsd.config import Setting, setting, sourced
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import MLP, Adam
+from comsd.methods.latent import (
+    DualVariable,
+    LatentSteps,
+    cosines,
+    directional_reward,
+    latent_steps,
+)
+from comsd.nn import MLP, adam
 from comsd.skills import OneHot, SkillSpace, Sphere
-from comsd.terms import Dual, Moves, cosines, moves, progress
-from comsd.types import Batch, Metrics, ObsInfo
+from comsd.types import Batch, Metrics, ObsSpec
 
 CODE = "METRA's code"
 
@@ -45,8 +52,8 @@ class METRAConfig(MethodConfig):
             "lr": Setting(1e-4, CODE),
             "run.space": Setting("sphere", CODE),
             "run.skills": Setting(4, "METRA's code for Quadruped"),
-            "agent.one_skill": Setting(True, "METRA's paper: one skill per episode"),
-            "agent.hold": Setting(200, "METRA's code: episodes of 200 steps"),
+            "train.one_skill": Setting(True, "METRA's paper: one skill per episode"),
+            "train.hold": Setting(200, "METRA's code: episodes of 200 steps"),
         },
     }
 
@@ -56,35 +63,36 @@ class METRA(Method):
     paper = "Park et al. 2024, METRA: scalable unsupervised RL with metric-aware abstraction"
     status = "measured: Walker"
     config_class = METRAConfig
-    headline = {"metra/progress": "progress", "metra/cosine": "cosine", "metra/dual": "lam"}
+    progress_metrics = {"metra/progress": "progress", "metra/cosine": "cosine", "metra/dual": "lam"}
     finetuning_rule = "random"
     config: METRAConfig
     spaces = (OneHot, Sphere)  # a box has no direction to move back along
 
-    def __init__(self, config: METRAConfig, space: SkillSpace, obs: ObsInfo) -> None:
+    def __init__(self, config: METRAConfig, space: SkillSpace, obs: ObsSpec) -> None:
         super().__init__(c := config, space, obs)
         self.phi = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
-        self.dual = Dual(c.dual, c.slack)
+        self.dual = DualVariable(c.dual, c.slack)
 
-    def optimizer(self) -> Adam:
-        return Adam([self.phi.flat, self.dual.log], [self.config.lr, self.config.dual_lr])
+    def optimizer(self) -> torch.optim.Optimizer:
+        dual = {"params": self.dual.parameters(), "lr": self.config.dual_lr}
+        return adam([{"params": self.phi.parameters()}, dual], self.config.lr)
 
-    def embed(self, batch: Batch) -> Moves:
-        return moves(lambda obs: self.phi(self.standardise(obs)), batch)
+    def embed(self, batch: Batch) -> LatentSteps:
+        return latent_steps(lambda obs: self.phi(self.normalizer(obs)), batch)
 
-    def loss(self, batch: Batch, features: Moves) -> tuple[Tensor, Metrics]:
-        along = progress(features.step, self.space.direction(batch.skill))  # Eq. 1
-        squares = features.step.square()
+    def loss(self, batch: Batch, features: LatentSteps) -> tuple[Tensor, Metrics]:
+        along = directional_reward(features.one_step, self.space.direction(batch.skill))  # Eq. 1
+        squares = features.one_step.square()
         squared = squares.sum(-1) if self.config.constraint == "sum" else squares.mean(-1)
         loss = self.dual(1 - squared) - along.mean()  # Eq. 2, 3, 4
         return loss, {"metra/squared_step": squared.detach(), "metra/dual": self.dual.value}
 
-    def reward(self, batch: Batch, features: Moves) -> tuple[Tensor, Metrics]:
-        reward = progress(features.whole, self.space.direction(batch.skill))  # Eq. 1
+    def reward(self, batch: Batch, features: LatentSteps) -> tuple[Tensor, Metrics]:
+        reward = directional_reward(features.n_step, self.space.direction(batch.skill))  # Eq. 1
         return reward, {"metra/progress": reward}
 
-    def scores(self, batch: Batch) -> Tensor:
-        return cosines(self.space.direction(batch.skill), self.embed(batch).whole)
+    def skill_scores(self, batch: Batch) -> Tensor:
+        return cosines(self.space.direction(batch.skill), self.embed(batch).n_step)
 
-    def health(self, batch: Batch) -> Metrics:
-        return {"metra/cosine": self.scores(batch).diagonal().mean()}
+    def diagnostics(self, batch: Batch) -> Metrics:
+        return {"metra/cosine": self.skill_scores(batch).diagonal().mean()}

@@ -23,9 +23,9 @@ from torch.nn import functional as F
 
 from comsd.config import Setting, setting
 from comsd.methods.base import Method, MethodConfig
-from comsd.nets import MLP, Adam
+from comsd.nn import MLP, adam
 from comsd.skills import OneHot, SkillSpace
-from comsd.types import Batch, Metrics, ObsInfo
+from comsd.types import Batch, Metrics, ObsSpec
 
 URLB = "URLB's code"
 
@@ -48,7 +48,7 @@ class SMMConfig(MethodConfig):
         "robots": {
             "run.space": Setting("one-hot", URLB),
             "run.skills": Setting(4, URLB),
-            "agent.hold": Setting(1000, "URLB's code: one skill per episode"),
+            "train.hold": Setting(1000, "URLB's code: one skill per episode"),
         },
     }
 
@@ -64,26 +64,26 @@ class SMM(Method):
     paper = "Lee et al. 2019, efficient exploration via state marginal matching"
     status = "measured: Walker"
     config_class = SMMConfig
-    headline = {"smm/density": "density", "smm/cross_entropy": "CE"}
+    progress_metrics = {"smm/density": "density", "smm/cross_entropy": "CE"}
     finetuning_rule = "resample"
     config: SMMConfig
     spaces = (OneHot,)
     reward_uses_order = True  # the rows of a batch get their noise in order
 
-    def __init__(self, config: SMMConfig, space: SkillSpace, obs: ObsInfo) -> None:
+    def __init__(self, config: SMMConfig, space: SkillSpace, obs: ObsSpec) -> None:
         super().__init__(c := config, space, obs)
         x, wide = obs.dim + space.dim, (c.vae_hidden, c.vae_hidden)
         self.encoder = MLP(x, *wide, 2 * c.code, init=c.init)  # mean and log variance
         self.decoder = MLP(c.code, *wide, x, init=c.init)
         self.discriminator = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
 
-    def optimizer(self) -> Adam:
-        c = self.config
-        rates = {self.encoder: c.vae_lr, self.decoder: c.vae_lr, self.discriminator: c.lr}
-        return Adam([net.flat for net in rates], list(rates.values()))
+    def optimizer(self) -> torch.optim.Optimizer:
+        vae = [*self.encoder.parameters(), *self.decoder.parameters()]
+        groups = [{"params": vae, "lr": self.config.vae_lr}]
+        return adam([*groups, {"params": self.discriminator.parameters()}], self.config.lr)
 
     def embed(self, batch: Batch) -> Features:
-        s = self.standardise(batch.obs)
+        s = self.normalizer(batch.obs)
         x = torch.cat([s, batch.skill], -1)
         mean, log_variance = self.encoder(x).chunk(2, -1)
         code = mean  # what is logged apart from training takes no noise
@@ -113,5 +113,5 @@ class SMM(Method):
         reward = density + skill + math.log(self.space.dim)  # Eq. 1; log p*(s) is constant
         return reward, {"smm/density": density, "smm/skill": skill}
 
-    def scores(self, batch: Batch) -> Tensor:
-        return batch.skill @ self.log_d(self.standardise(batch.obs)).T
+    def skill_scores(self, batch: Batch) -> Tensor:
+        return batch.skill @ self.log_d(self.normalizer(batch.obs)).T

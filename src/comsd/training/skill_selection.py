@@ -1,4 +1,4 @@
-"""Who decides which skill acts: the prior in pre-training, a selection rule in fine-tuning."""
+"""Which skill acts: a draw from the prior in pre-training, a selection rule in fine-tuning."""
 
 from __future__ import annotations
 
@@ -14,74 +14,74 @@ from comsd.types import Batch
 Experience = Callable[[], Batch]  # every transition so far
 
 
-class Rule:
-    """Chooses skills; it has settled on one from the beginning, or may do so later."""
+class SkillSelector:
+    """Chooses skills; it may have selected one from the beginning, or do so later."""
 
-    acts = False  # do its skills act from the first step, in place of random actions?
+    acts_at_once = False  # do its skills act from the first step, in place of random actions?
 
     def __init__(self, skill: Tensor | None = None) -> None:
-        self.skill = skill  # (Z,) the one it has settled on
+        self.selected_skill = skill  # (Z,)
 
-    def choose(self, n: int, steps: int, rng: np.random.Generator, seen: Experience) -> Tensor:
+    def choose(self, n: int, steps: int, rng: np.random.Generator, past: Experience) -> Tensor:
         """Skills for n environments, (n, Z)."""
-        if self.skill is None:
-            return self.search(n, steps, rng, seen)
-        return self.skill.expand(n, -1)
+        if self.selected_skill is None:
+            return self.search(n, steps, rng, past)
+        return self.selected_skill.expand(n, -1)
 
-    def search(self, n: int, steps: int, rng: np.random.Generator, seen: Experience) -> Tensor:
-        raise AssertionError("nothing to search")
+    def search(self, n: int, steps: int, rng: np.random.Generator, past: Experience) -> Tensor:
+        raise AssertionError("a skill is selected from the beginning")
 
     def state_dict(self) -> dict[str, Any]:
-        return {"skill": self.skill}
+        return {"skill": self.selected_skill}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.skill = state["skill"]
+        self.selected_skill = state["skill"]
 
 
-class Prior(Rule):
-    """Always another skill."""
+class SampleSkill(SkillSelector):
+    """Always another skill from the prior."""
 
     def __init__(self, space: SkillSpace) -> None:
         super().__init__()
         self.space = space
 
-    def search(self, n: int, steps: int, rng: np.random.Generator, seen: Experience) -> Tensor:
+    def search(self, n: int, steps: int, rng: np.random.Generator, past: Experience) -> Tensor:
         return self.space.sample(n, rng)
 
 
-class Resample(Rule):
-    """Always another skill, as in pre-training; `skill` is the one that acts at the time."""
+class ResampleSkill(SkillSelector):
+    """Always another skill, as in pre-training; the selected one is the one that acts now."""
 
     def __init__(self, space: SkillSpace, first: Tensor) -> None:
         super().__init__(first)
         self.space = space
 
-    def choose(self, n: int, steps: int, rng: np.random.Generator, seen: Experience) -> Tensor:
+    def choose(self, n: int, steps: int, rng: np.random.Generator, past: Experience) -> Tensor:
         drawn = self.space.sample(n, rng)
-        self.skill = drawn[0]
+        self.selected_skill = drawn[0]
         return drawn
 
 
-class BestOf(Rule):
+class BestOfK(SkillSelector):
     """Tries each candidate once, then keeps the one whose steps brought most reward."""
 
-    acts = True
+    acts_at_once = True
 
     def __init__(self, candidates: Tensor) -> None:
         super().__init__()
         self.candidates = candidates  # (k, Z)
         self.tried = 0
 
-    def search(self, n: int, steps: int, rng: np.random.Generator, seen: Experience) -> Tensor:
+    def search(self, n: int, steps: int, rng: np.random.Generator, past: Experience) -> Tensor:
         if self.tried < len(self.candidates):
             index = [(self.tried + i) % len(self.candidates) for i in range(n)]
             self.tried += n
             return self.candidates[index]
-        batch = seen()
+        batch = past()
         acted = [(batch.skill == c.to(batch.skill.device)).all(-1) for c in self.candidates]
         rewards = [float(batch.reward[rows].mean()) for rows in acted]
-        self.skill = self.candidates[int(np.nanargmax(rewards))]
-        return self.skill.expand(n, -1)
+        self.selected_skill = self.candidates[int(np.nanargmax(rewards))]
+        return self.selected_skill.expand(n, -1)
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "tried": self.tried}
@@ -91,7 +91,7 @@ class BestOf(Rule):
         self.tried = state["tried"]
 
 
-class Regress(Rule):
+class RewardRegression(SkillSelector):
     """Skills from the prior until enough was seen, then the one the rewards ask for."""
 
     def __init__(
@@ -100,10 +100,10 @@ class Regress(Rule):
         super().__init__()
         self.space, self.after, self.regress = space, after, regress
 
-    def search(self, n: int, steps: int, rng: np.random.Generator, seen: Experience) -> Tensor:
+    def search(self, n: int, steps: int, rng: np.random.Generator, past: Experience) -> Tensor:
         if steps < self.after:
             return self.space.sample(n, rng)
-        skill = self.regress(Batch(*(column.cpu() for column in seen())))
+        skill = self.regress(Batch(*(column.cpu() for column in past())))
         assert skill is not None, "checked before the run"
-        self.skill = skill.cpu()
-        return self.skill.expand(n, -1)
+        self.selected_skill = skill.cpu()
+        return self.selected_skill.expand(n, -1)

@@ -1,0 +1,1 @@
+"""Training: how experience is gathered and what is learned from it, step by step."""

@@ -1,0 +1,249 @@
+"""Off-policy training: act, store, and update from replayed transitions as time goes by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from comsd.agents.base import OffPolicyAgent, check_compiler, make_policy_fn
+from comsd.config import Config, Settings, setting
+from comsd.envs.base import Env
+from comsd.errors import InputError, RunError
+from comsd.methods.base import Method, MethodConfig
+from comsd.methods.statistics import chance, retrieval
+from comsd.nn import load_optimizer, optimizer_state, use_bf16
+from comsd.replay import Layout, Replay
+from comsd.skills import SkillSpace
+from comsd.training.seeding import random_state, restore_random
+from comsd.training.skill_selection import SampleSkill, SkillSelector
+from comsd.training.trainer import Trainer
+from comsd.types import Batch, Metrics
+
+CHECKED = 64  # updates between checks of all weights
+PAPER, CODE = "paper, hyper-parameter table", "URLB's code, which the paper follows"
+
+
+@dataclass(frozen=True)
+class OffPolicySettings(Settings):
+    """How experience is gathered and replayed."""
+
+    envs: int = setting(1, "environments that run side by side", "one, as in the papers", low=1)
+    batch_size: int = setting(1024, "transitions per update", PAPER, low=2)
+    replay: int = setting(1_000_000, "transitions kept", PAPER, low=1)
+    n_step: int = setting(3, "steps from s to s' in a sampled transition", PAPER, low=1)
+    one_skill: bool = setting(False, "sample no window in which the skill changes", CODE)
+    hold: int = setting(50, "steps for which a skill is held, per episode anew", PAPER, low=1)
+    random_steps: int = setting(4000, "first steps, of random actions, no learning", PAPER, low=0)
+    update_every: int = setting(2, "environment steps per update", PAPER, low=1)
+    representation_steps: int = setting(
+        1, "steps of the representation per update, each on a batch of its own", CODE, low=1
+    )
+
+
+def raise_if_not_finite(tensors: Mapping[str, Tensor]) -> None:
+    broken = [name for name, t in tensors.items() if not bool(torch.isfinite(t).all())]
+    if broken:
+        raise RunError(f"{' and '.join(broken)} hold NaN or infinity")
+
+
+class OffPolicyTrainer(Trainer):
+    """Every skill is held for some steps; a training step is one update and the steps before it."""
+
+    def __init__(
+        self,
+        env: Env,
+        agent: OffPolicyAgent,
+        method: Method,
+        settings: OffPolicySettings,
+        seed: np.random.SeedSequence,
+        selector: SkillSelector | None = None,
+        precision: str = "float32",
+    ) -> None:
+        self.selector = selector or SampleSkill(method.space)
+        self.env, self.agent, self.method, self.settings = env, agent, method, settings
+        self.policy = agent.policy
+        self.device = self.policy.device
+        self.optimizer = method.optimizer()
+        if precision == "bf16":
+            use_bf16(agent)
+            use_bf16(method)
+        if agent.config.compile:
+            agent.compile_losses()
+            method.embed_and_loss = torch.compile(method.embed_and_loss)
+        skills, actions, replay, diagnostics, noise = seed.spawn(5)
+        self.rngs = {
+            "skill": np.random.default_rng(skills),
+            "action": np.random.default_rng(actions),
+            "replay": np.random.default_rng(replay),
+            "diagnostics": np.random.default_rng(diagnostics),
+        }
+        self.noise = torch.Generator(self.device).manual_seed(int(noise.generate_state(1)[0]))
+        self.replay = Replay(layout(settings, method.space, env), self.device)
+        self.steps = self.updates = 0
+        self.clock = np.zeros(env.num_envs, np.int64)  # steps of each episode
+        self.skill = torch.zeros(env.num_envs, method.space.dim)
+        self.obs = env.reset()
+        self.replay.begin(self.obs, np.ones(env.num_envs, bool))
+
+    @staticmethod
+    def check(config: Config, space: SkillSpace, env: Env) -> None:
+        """Raise InputError where a run could not start or would never learn."""
+        c = config.train
+        assert isinstance(c, OffPolicySettings)
+        assert isinstance(config.method, MethodConfig)
+        kept = c.replay // c.envs // 2  # of an episode, when half the replay is the next one's
+        longest = min(env.horizon, kept, c.hold if c.one_skill else env.horizon)
+        if c.n_step > longest:
+            what = "episode, half the replay of one environment"
+            what += " or train.hold" if c.one_skill else ""
+            raise InputError(f"train.n_step is {c.n_step}; it must be at most {longest} ({what})")
+        config.method.check_rows(c.batch_size, "train.batch_size")
+        if config.run.steps <= c.random_steps:
+            raise InputError(
+                f"steps is {config.run.steps}; it must be more than train.random_steps "
+                f"{c.random_steps}, after which learning begins"
+            )
+        layout(c, space, env).check_memory()
+        if getattr(config.agent, "compile", False):
+            check_compiler(config.run.device)
+
+    # --- gathering ----------------------------------------------------------------------------
+
+    def collect_step(self) -> None:
+        """One step of every environment."""
+        due = self.clock % self.settings.hold == 0
+        if due.any():
+            self.select_skills(due)
+        if self.steps < self.settings.random_steps and not self.selector.acts_at_once:
+            shape = self.env.num_envs, self.env.action_dim
+            action = self.rngs["action"].uniform(-1, 1, shape).astype(np.float32)
+        else:
+            action = self.policy_fn(self.obs)
+            if not np.isfinite(action).all():
+                raise_if_not_finite(self.agent.state_dict() | {"actions": torch.from_numpy(action)})
+        step = self.env.step(action)
+        ended = step.terminated | step.truncated
+        self.replay.add(action, step.reward, step.obs, step.terminated, ended)
+        self.obs = step.obs
+        self.clock += 1
+        self.steps += self.env.num_envs * self.env.repeat
+        if ended.any():
+            self.clock[ended] = 0
+            self.obs = self.env.reset(ended)
+            self.replay.begin(self.obs, ended)
+
+    def select_skills(self, where: np.ndarray) -> None:
+        """Choose the skills that act from here on in some environments."""
+        n, rng = int(where.sum()), self.rngs["skill"]
+        skill = self.selector.choose(n, self.steps, rng, self.replay.transitions)
+        self.skill[torch.from_numpy(where)] = skill
+        self.replay.select(skill, where)
+        self.policy_fn = make_policy_fn(self.policy, self.skill, self.rngs["action"])
+
+    @property
+    def selected_skill(self) -> Tensor | None:
+        return self.selector.selected_skill
+
+    # --- learning -----------------------------------------------------------------------------
+
+    def train_step(self) -> Metrics:
+        every, before = self.settings.update_every, self.steps
+        while self.steps // every == before // every:
+            self.collect_step()
+        metrics: Metrics = {}
+        enough = self.replay.stored.max() >= self.settings.n_step
+        if self.steps >= self.settings.random_steps and enough:
+            for _ in range(self.steps // every - before // every):
+                metrics = self.update(self.sample("replay"))
+                self.updates += 1
+        return metrics
+
+    def sample(self, rng: str) -> Batch:
+        s, discount = self.settings, self.agent.config.discount
+        return self.replay.sample(
+            s.batch_size, s.n_step, discount, self.rngs[rng], one_skill=s.one_skill
+        )
+
+    def update(self, batch: Batch) -> Metrics:
+        """Representation, critic, actor, target; one step each."""
+        if self.optimizer:
+            for _ in range(self.settings.representation_steps - 1):
+                extra = self.agent.encode(self.sample("replay"))
+                self.method.representation_step(extra.for_method, self.optimizer)
+        encoded = self.agent.encode(batch)
+        reward, metrics, value_skill = self.method.update(encoded.for_method, self.optimizer)
+        metrics |= self.agent.update(encoded.for_critic, reward, self.noise, value_skill)
+        encoded.step()
+        self.check_finite(metrics)
+        return metrics
+
+    def check_finite(self, metrics: Metrics) -> None:
+        """Stop at the first NaN or infinity."""
+        total = sum(value.sum() for value in metrics.values())  # one number to wait for
+        if not math.isfinite(float(total)):
+            raise_if_not_finite(metrics)
+        if self.updates % CHECKED == 0:  # ReLU can mask NaN weights: check all parameters
+            raise_if_not_finite(self.agent.state_dict() | self.method.state_dict())
+
+    @torch.no_grad()
+    def diagnostics(self) -> Metrics:
+        """Figures that only the log needs, on a batch drawn apart from those of training."""
+        if not self.updates:
+            return {}
+        batch = self.agent.encode(self.sample("diagnostics")).for_method
+        self.method.eval()
+        metrics = self.method.diagnostics(batch)
+        if (scores := self.method.skill_scores(batch)) is not None:
+            metrics["health/retrieval"] = retrieval(scores, batch.skill)
+            metrics["health/chance"] = chance(batch.skill)
+        self.method.train()
+        return metrics
+
+    # --- state --------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything the future depends on, by branch."""
+        return {
+            "agent": self.agent.state_dict(),
+            "method": self.method.state_dict(),
+            "replay": self.replay.state_dict(),
+            "rule": self.selector.state_dict(),
+            "training": {
+                "steps": self.steps,
+                "updates": self.updates,
+                "clock": self.clock,
+                "obs": self.obs,
+                "skill": self.skill,
+                "agent_optimizer": self.agent.optimizer_state(),
+                "method_optimizer": optimizer_state(self.optimizer),
+                "env": self.env.state_dict(),
+                "random": random_state(self.rngs, self.device),
+                "noise": self.noise.get_state(),
+            },
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        training = state["training"]
+        self.agent.load_state_dict(state["agent"])
+        self.method.load_state_dict(state["method"])
+        self.replay.load_state_dict(state["replay"])
+        self.selector.load_state_dict(state["rule"])
+        self.agent.load_optimizer_state(training["agent_optimizer"])
+        load_optimizer(self.optimizer, training["method_optimizer"])
+        self.env.load_state_dict(training["env"])
+        restore_random(training["random"], self.rngs, self.device)
+        self.noise.set_state(training["noise"])
+        self.steps, self.updates = training["steps"], training["updates"]
+        self.clock, self.obs, self.skill = training["clock"], training["obs"], training["skill"]
+        self.policy_fn = make_policy_fn(self.policy, self.skill, self.rngs["action"])
+
+
+def layout(settings: OffPolicySettings, space: SkillSpace, env: Env) -> Layout:
+    sizes = settings.envs, env.obs_spec, env.action_dim, space.dim
+    return Layout(settings.replay, *sizes, horizon=env.horizon, hold=settings.hold)

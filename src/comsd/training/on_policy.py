@@ -1,0 +1,174 @@
+"""On-policy training: collect episodes, fit the representation, relabel, improve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from comsd.agents.base import make_policy_fn
+from comsd.agents.ppo import PPO, PPOConfig, shuffled
+from comsd.config import Config, Settings, setting
+from comsd.envs.base import Env
+from comsd.errors import InputError, RunError
+from comsd.methods.base import Method, MethodConfig
+from comsd.nn import all_finite, load_optimizer, optimizer_state, use_bf16
+from comsd.skills import SkillSpace
+from comsd.training.seeding import random_state, restore_random
+from comsd.training.trainer import Trainer
+from comsd.types import Batch, Metrics
+
+
+@dataclass(frozen=True)
+class OnPolicySettings(Settings):
+    """How experience is gathered."""
+
+    envs: int = setting(50, "episodes per cycle, run side by side", "authors' maze code", low=1)
+
+
+class OnPolicyTrainer(Trainer):
+    """One skill per episode, drawn evenly; one cycle is `horizon` steps of every environment."""
+
+    def __init__(
+        self,
+        env: Env,
+        agent: PPO,
+        method: Method,
+        settings: OnPolicySettings,
+        seed: np.random.SeedSequence,
+        precision: str = "float32",
+    ) -> None:
+        self.env, self.agent, self.method, self.space = env, agent, method, method.space
+        self.policy = agent.policy
+        self.device = self.policy.device
+        self.optimizer = method.optimizer()
+        if precision == "bf16":
+            use_bf16(agent)
+            use_bf16(method)
+        skills, actions, order = seed.spawn(3)
+        self.rngs = {
+            "skill": np.random.default_rng(skills),
+            "action": np.random.default_rng(actions),
+            "order": np.random.default_rng(order),
+        }
+        self.steps = 0  # environment steps taken
+
+    @staticmethod
+    def check(config: Config, space: SkillSpace, env: Env) -> None:
+        """Raise InputError where a run could not start, or would teach a skill that did not act."""
+        method, agent, train = config.method, config.agent, config.train
+        assert isinstance(method, MethodConfig)
+        assert isinstance(agent, PPOConfig)
+        assert isinstance(train, OnPolicySettings)
+        rows = train.envs * env.horizon
+        states = f"{rows} states of a cycle, train.envs {train.envs} x {env.horizon} steps"
+        method.check_rows(rows, states)
+        if agent.minibatches > rows // 2:
+            raise InputError(
+                f"agent.minibatches is {agent.minibatches}; it must be at most {rows // 2}, two of "
+                f"the {rows} states of a cycle each"
+            )
+        for name, choice in method.on_policy.items():
+            if (given := getattr(method, name)) != choice:
+                raise InputError(
+                    f"method.{name} is {given!r}, but PPO can only teach the skill that acted; "
+                    f"allowed: {choice}"
+                )
+
+    # --- gathering ----------------------------------------------------------------------------
+
+    def collect(self) -> tuple[Batch, Tensor, Tensor]:
+        """`horizon` steps of every environment, rows in time-major order.
+
+        Also (T, N) masks of where episodes terminated, and where they ended for any reason. An
+        environment whose episode ends early starts another one with another skill.
+        """
+        env, n, length = self.env, self.env.num_envs, self.env.horizon
+        skill = self.space.sample_balanced(n, self.rngs["skill"])
+        policy_fn = make_policy_fn(self.policy, skill, self.rngs["action"])
+        rows: list[tuple[Any, ...]] = []
+        obs = env.reset()
+        for t in range(length):
+            action = policy_fn(obs)
+            step = env.step(action)
+            ended = step.terminated | step.truncated
+            rows.append((obs, action, step.obs, skill.numpy(), step.reward, step.terminated, ended))
+            obs = step.obs
+            if t + 1 < length and ended.any():
+                fresh = self.space.sample_balanced(int(ended.sum()), self.rngs["skill"])
+                skill = skill.clone()
+                skill[torch.from_numpy(ended)] = fresh
+                policy_fn = make_policy_fn(self.policy, skill, self.rngs["action"])
+                obs = env.reset(ended)
+        columns = [torch.from_numpy(np.stack(x)).to(self.device) for x in zip(*rows, strict=True)]
+        terminated, ended = columns[-2:]
+        flat = [x.flatten(0, 1) for x in columns[:-1]]
+        discount = self.agent.config.discount * (~flat.pop()).float()
+        obs, action, next_obs, skills, reward = flat
+        batch = Batch(obs, action, next_obs, next_obs, skills, reward.float(), discount)
+        return batch, terminated, ended
+
+    # --- learning -----------------------------------------------------------------------------
+
+    def train_step(self) -> Metrics:
+        batch, terminated, ended = self.collect()  # (T * N) transitions
+        metrics = self.fit_representation(batch)
+        reward, parts, _ = self.method.intrinsic_reward(batch)
+        if not all_finite([reward]):
+            raise RunError(f"the reward of {self.method.name} holds NaN or infinity")
+        metrics |= parts | self.agent.update(batch, reward, terminated, ended, self.rngs["order"])
+        if not all_finite(self.agent.parameters()):
+            raise RunError("the weights of the policy or its value hold NaN or infinity")
+        self.steps += len(reward)
+        return metrics
+
+    def fit_representation(self, batch: Batch) -> Metrics:
+        """As many minibatch steps for the representation as the agent takes."""
+        metrics: Metrics = {}
+        if self.optimizer is None:
+            return metrics
+        c = self.agent.config
+        columns = batch._replace(one_step_obs=batch.reward)  # adjacent: next_obs itself
+        for rows in shuffled(columns, c.epochs, c.minibatches, self.rngs["order"]):
+            minibatch = Batch(*rows)
+            minibatch = minibatch._replace(one_step_obs=minibatch.next_obs)
+            _, metrics = self.method.representation_step(minibatch, self.optimizer)
+        if not all_finite(self.method.parameters()):
+            raise RunError(f"the representation of {self.method.name} holds NaN or infinity")
+        return metrics
+
+    @property
+    def selected_skill(self) -> None:
+        """Every episode has another skill."""
+
+    def diagnostics(self) -> Metrics:
+        return {}
+
+    # --- state --------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything the future depends on, by branch."""
+        return {
+            "agent": self.agent.state_dict(),
+            "method": self.method.state_dict(),
+            "training": {
+                "steps": self.steps,
+                "agent_optimizer": self.agent.optimizer_state(),
+                "method_optimizer": optimizer_state(self.optimizer),
+                "env": self.env.state_dict(),
+                "random": random_state(self.rngs, self.device),
+            },
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        training = state["training"]
+        self.agent.load_state_dict(state["agent"])
+        self.method.load_state_dict(state["method"])
+        self.agent.load_optimizer_state(training["agent_optimizer"])
+        load_optimizer(self.optimizer, training["method_optimizer"])
+        self.env.load_state_dict(training["env"])
+        restore_random(training["random"], self.rngs, self.device)
+        self.steps = training["steps"]
