@@ -9,7 +9,6 @@ from typing import Any, Literal
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 Init = Literal["orthogonal", "uniform"]
 
@@ -57,59 +56,6 @@ class MLP(Network):
         self.out = linear(sizes[-2], sizes[-1], init)
 
 
-class SpectralLinear(nn.Linear):
-    """A linear layer divided by its largest singular value (Miyato et al. 2018).
-
-    The singular vectors come from a power iteration that goes on from step to step. It runs on a
-    block of vectors: a single one stays behind when another direction grows to be the largest,
-    and the Lipschitz constant then reaches 1.4 for a while instead of 1.06 (1024 wide).
-    """
-
-    BLOCK = 16
-    WARM_UP = 20  # iterations before the first step
-
-    block: Tensor  # (out, n)  spans the largest left singular vectors
-
-    def __init__(self, fan_in: int, fan_out: int, init: Init) -> None:
-        super().__init__(fan_in, fan_out)
-        self.load_state_dict(linear(fan_in, fan_out, init).state_dict())
-        self.register_buffer("block", torch.randn(fan_out, min(self.BLOCK, fan_in, fan_out)))
-        for _ in range(self.WARM_UP):
-            self.power_iteration()
-
-    @torch.no_grad()
-    def singular_vectors(self) -> tuple[Tensor, Tensor, Tensor]:
-        """First left and right singular vector, and the block after one iteration."""
-        right, _ = torch.linalg.qr(self.weight.T @ self.block)
-        block = self.weight @ right
-        largest = torch.linalg.eigh(block.T @ block).eigenvectors[:, -1]
-        return F.normalize(block @ largest, dim=0), right @ largest, block
-
-    def power_iteration(self) -> None:
-        """Keep one iteration; once per optimiser step."""
-        self.block.copy_(self.singular_vectors()[2])
-
-    def forward(self, x: Tensor) -> Tensor:
-        u, v, _ = self.singular_vectors()
-        sigma = u @ self.weight @ v  # differentiable: gradients flow through W / sigma(W)
-        return F.linear(x, self.weight / sigma, self.bias)
-
-
-class SpectralMLP(Network):
-    """An MLP with Lipschitz constant 1: |f(a) - f(b)| <= |a - b|."""
-
-    def __init__(self, *sizes: int, init: Init = "uniform") -> None:
-        super().__init__()
-        layers = [SpectralLinear(*pair, init) for pair in pairwise(sizes)]
-        self.hidden = nn.Sequential(*(m for layer in layers[:-1] for m in (layer, nn.ReLU())))
-        self.out = layers[-1]
-
-    def power_iteration(self) -> None:
-        for layer in self.modules():
-            if isinstance(layer, SpectralLinear):
-                layer.power_iteration()
-
-
 class Normalizer(nn.Module):
     """x -> (x - mean) / std with fixed statistics."""
 
@@ -123,40 +69,6 @@ class Normalizer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return (x - self.mean) / self.std
-
-
-class WarmupNormalizer(nn.Module):
-    """x -> (x - mean) / std by the statistics of the first rows observed, fixed from then on.
-
-    For methods whose distances depend on the units of the states.
-    """
-
-    FLOOR = 1e-2  # smallest standard deviation, for coordinates that hardly ever change
-
-    count: Tensor
-    mean: Tensor
-    variance: Tensor
-
-    def __init__(self, mean: NDArray[Any], std: NDArray[Any], rows: int) -> None:
-        """rows: how many to observe; 0 keeps the statistics known beforehand."""
-        super().__init__()
-        self.rows = rows
-        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
-        self.register_buffer("mean", torch.as_tensor(mean, dtype=torch.float32).clone())
-        self.register_buffer("variance", torch.as_tensor(std, dtype=torch.float32).square())
-
-    @torch.no_grad()
-    def observe(self, x: Tensor) -> None:
-        """Merge a batch (Chan et al. 1979), unless enough has been seen."""
-        share = (self.count < self.rows) * len(x) / (self.count + len(x))
-        variance, mean = torch.var_mean(x, 0, correction=0)
-        delta = mean - self.mean
-        self.variance += share * (variance - self.variance + (1 - share) * delta.square())
-        self.mean += share * delta
-        self.count += len(x)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return (x - self.mean) / self.variance.sqrt().clamp_min(self.FLOOR)
 
 
 class RunningMoments(nn.Module):

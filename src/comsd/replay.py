@@ -248,7 +248,8 @@ class Replay:
         """Counters, and the rows as chunks of which only the last is new."""
         oldest = self.head - self.stored
         spans = self.chunks[-1].span if self.chunks else [[0, 0]] * self.num_envs
-        new = [[max(b, o), h] for (_, b), o, h in zip(spans, oldest.tolist(), self.head.tolist())]
+        each = zip(spans, oldest.tolist(), self.head.tolist(), strict=True)
+        new = [[max(b, o), h] for (_, b), o, h in each]
         if any(b < h for b, h in new):
             at = self._places(new)
             name = f"replay-{int(self.head.sum()):012d}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from comsd.config import Settings, setting
-from comsd.encoders import EncodedBatch, EncoderFrom
+from comsd.encoders import EncodedBatch, Encoder, EncoderFrom
 from comsd.errors import InputError
+from comsd.nn import load_optimizer, optimizer_state
 from comsd.types import Batch, Metrics, ObsSpec
 
 Array = NDArray[Any]
@@ -82,18 +83,19 @@ class Policy(nn.Module):
         return next(self.parameters()).device
 
 
-class OffPolicyAgent(Protocol):
-    """What off-policy training asks of an agent, an `nn.Module`."""
+class OffPolicyAgent(nn.Module):
+    """What off-policy training asks of an agent."""
 
     config: OffPolicyConfig
+    encoder: Encoder
+    optimizers: dict[str, torch.optim.Optimizer | None]  # one named `encoder` among them
 
     @property
-    def policy(self) -> Policy: ...
+    @abstractmethod
+    def policy(self) -> Policy:
+        """For acting: shares the weights of the encoder and the actor."""
 
-    def encode(self, batch: Batch) -> EncodedBatch:
-        """Features in place of observations."""
-        ...
-
+    @abstractmethod
     def update(
         self,
         batch: Batch,
@@ -101,23 +103,30 @@ class OffPolicyAgent(Protocol):
         generator: torch.Generator,
         value_skill: Tensor | None = None,
     ) -> Metrics:
-        """One step of all that it trains, for rewards (B,).
+        """One step of all that it trains but the encoder, for rewards (B,).
 
         value_skill: the skills (B, Z) whose values learn, if not those that acted.
         """
-        ...
 
-    def compile_losses(self) -> None: ...
+    @abstractmethod
+    def init_from(self, other: OffPolicyAgent, critic: str) -> None:
+        """Start from another agent: encoder, actor and of its critic `trunk`, `none` or `full`."""
 
-    def modules(self) -> Iterator[nn.Module]: ...
+    @abstractmethod
+    def compile_losses(self) -> None:
+        """Replace the losses by the same functions under torch.compile."""
 
-    def state_dict(self) -> dict[str, Any]: ...
+    def encode(self, batch: Batch) -> EncodedBatch:
+        """Features in place of observations."""
+        optimizer = self.optimizers["encoder"]
+        return EncodedBatch(batch, self.encoder, optimizer, self.config.encoder_from)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> Any: ...
+    def optimizer_state(self) -> dict[str, Any]:
+        return {name: optimizer_state(optimizer) for name, optimizer in self.optimizers.items()}
 
-    def optimizer_state(self) -> dict[str, Any]: ...
-
-    def load_optimizer_state(self, state: dict[str, Any]) -> None: ...
+    def load_optimizer_state(self, state: dict[str, Any]) -> None:
+        for name, optimizer in self.optimizers.items():
+            load_optimizer(optimizer, state[name])
 
 
 def check_compiler(device: str) -> None:

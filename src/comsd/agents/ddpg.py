@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from comsd.agents.base import EDGE, Array, OffPolicyConfig, Policy
+from comsd.agents.base import EDGE, Array, OffPolicyAgent, OffPolicyConfig, Policy
 from comsd.agents.critics import CRITICS
 from comsd.config import setting
-from comsd.encoders import EncodedBatch, Encoder, Identity
-from comsd.nn import MLP, adam, load_optimizer, optimizer_state, optimizer_step, soft_update
+from comsd.encoders import Encoder, Identity
+from comsd.nn import MLP, adam, optimizer_step, soft_update
 from comsd.skills import SkillSpace
 from comsd.types import Batch, Metrics, ObsSpec
 
@@ -57,7 +56,7 @@ class DeterministicPolicy(Policy):
         return np.clip(mean + self.noise * noise, -EDGE, EDGE)
 
 
-class DDPG(nn.Module):
+class DDPG(OffPolicyAgent):
     """A deterministic skill-conditioned policy, its twin critic, and how they learn."""
 
     def __init__(
@@ -85,13 +84,12 @@ class DDPG(nn.Module):
 
     @property
     def policy(self) -> DeterministicPolicy:
-        """For acting: shares the weights of the encoder and the actor."""
         return DeterministicPolicy(
             self.encoder, self.actor, self.obs, self.space.dim, self.config.noise
         )
 
-    def init_from(self, other: DDPG, critic: str) -> None:
-        """Take over encoder, actor and of the critic its trunk, nothing, or all (`full`)."""
+    def init_from(self, other: OffPolicyAgent, critic: str) -> None:
+        assert isinstance(other, DDPG)
         self.encoder.load_state_dict(other.encoder.state_dict())
         self.actor.load_state_dict(other.actor.state_dict())
         if critic == "full":
@@ -101,17 +99,11 @@ class DDPG(nn.Module):
         self.target.load_state_dict(self.critic.state_dict())
 
     def compile_losses(self) -> None:
-        """Compile the three losses below; the same functions, fused by torch.compile."""
         self.td_target = torch.compile(self.td_target)
         self.critic_loss = torch.compile(self.critic_loss)
         self.actor_loss = torch.compile(self.actor_loss)
 
     # --- learning -----------------------------------------------------------------------------
-
-    def encode(self, batch: Batch) -> EncodedBatch:
-        return EncodedBatch(
-            batch, self.encoder, self.optimizers["encoder"], self.config.encoder_from
-        )
 
     def update(
         self,
@@ -120,10 +112,7 @@ class DDPG(nn.Module):
         generator: torch.Generator,
         value_skill: Tensor | None = None,
     ) -> Metrics:
-        """One step of critic, actor and target, for rewards (B,).
-
-        value_skill: the skills (B, Z) whose values learn, if not those that acted.
-        """
+        """One step of critic, actor and target."""
         valued = batch.skill if value_skill is None else value_skill
         now, later = self.clipped_noise(2, batch.action, generator)
         y = self.td_target(batch, reward, valued, later)
@@ -162,12 +151,3 @@ class DDPG(nn.Module):
         action = self.actor(torch.cat([obs, skill], -1)).tanh() + noise
         action = action + (action.clamp(-EDGE, EDGE) - action).detach()
         return -self.critic(obs, skill, action).amin(-1).mean()
-
-    # --- state --------------------------------------------------------------------------------
-
-    def optimizer_state(self) -> dict[str, Any]:
-        return {name: optimizer_state(optimizer) for name, optimizer in self.optimizers.items()}
-
-    def load_optimizer_state(self, state: dict[str, Any]) -> None:
-        for name, optimizer in self.optimizers.items():
-            load_optimizer(optimizer, state[name])

@@ -26,11 +26,12 @@ from comsd.methods.base import Method, MethodConfig
 from comsd.methods.latent import (
     DualVariable,
     LatentSteps,
+    WarmupNormalizer,
     cosines,
     directional_reward,
     latent_steps,
 )
-from comsd.nn import MLP, WarmupNormalizer, adam
+from comsd.nn import MLP, adam
 from comsd.skills import OneHot, SkillSpace, Sphere
 from comsd.types import Batch, Metrics, ObsSpec
 

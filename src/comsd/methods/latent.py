@@ -4,13 +4,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from comsd.types import Batch
+
+
+class WarmupNormalizer(nn.Module):
+    """x -> (x - mean) / std by the statistics of the first rows observed, fixed from then on.
+
+    For methods whose distances depend on the units of the states.
+    """
+
+    FLOOR = 1e-2  # smallest standard deviation, for coordinates that hardly ever change
+
+    count: Tensor
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, mean: NDArray[Any], std: NDArray[Any], rows: int) -> None:
+        """rows: how many to observe; 0 keeps the statistics known beforehand."""
+        super().__init__()
+        self.rows = rows
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("mean", torch.as_tensor(mean, dtype=torch.float32).clone())
+        self.register_buffer("variance", torch.as_tensor(std, dtype=torch.float32).square())
+
+    @torch.no_grad()
+    def observe(self, x: Tensor) -> None:
+        """Merge a batch (Chan et al. 1979), unless enough has been seen."""
+        share = (self.count < self.rows) * len(x) / (self.count + len(x))
+        variance, mean = torch.var_mean(x, 0, correction=0)
+        delta = mean - self.mean
+        self.variance += share * (variance - self.variance + (1 - share) * delta.square())
+        self.mean += share * delta
+        self.count += len(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean) / self.variance.sqrt().clamp_min(self.FLOOR)
 
 
 class LatentSteps(NamedTuple):

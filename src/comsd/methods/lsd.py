@@ -18,8 +18,14 @@ from torch import Tensor
 
 from comsd.config import Setting, setting, sourced
 from comsd.methods.base import Method, MethodConfig
-from comsd.methods.latent import LatentSteps, cosines, directional_reward, latent_steps
-from comsd.nn import SpectralMLP, WarmupNormalizer
+from comsd.methods.latent import (
+    LatentSteps,
+    WarmupNormalizer,
+    cosines,
+    directional_reward,
+    latent_steps,
+)
+from comsd.methods.spectral import SpectralMLP
 from comsd.skills import OneHot, SkillSpace, Sphere
 from comsd.types import Batch, Metrics, ObsSpec
 
