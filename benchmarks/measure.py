@@ -8,43 +8,38 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
-from comsd.agents.critics import PerSkill
+from comsd.agents.critics import PerSkillCritic
 from comsd.agents.ddpg import DDPG
-from comsd.nets import MLP
 
 SIZE = 1024
 
 
-def forward(net: MLP, rows: int) -> int:
-    """FLOPs of the products; the heads of a network do not see each other's units."""
-    first, *rest = [out * fan_in for out, fan_in in net.shapes]
-    if isinstance(net, PerSkill):  # a row goes through one pair of its heads
-        rest = [weights // net.count for weights in rest]
-    else:
-        rest[-1] //= net.heads
-    return 2 * rows * (first + sum(rest))
+def weights(net: nn.Module) -> list[int]:
+    """Sizes of the weights of all linear layers, in the order of the layers."""
+    return [layer.weight.numel() for layer in net.modules() if isinstance(layer, nn.Linear)]
 
 
-def forward_backward(net: MLP, rows: int, *, input_gradient: bool) -> int:
+def forward(net: nn.Module, rows: int) -> int:
+    """FLOPs of the products; a row of a per-skill critic goes through one pair of its heads."""
+    first, *rest = weights(net)
+    heads = len(net.heads) if isinstance(net, PerSkillCritic) else 1
+    return 2 * rows * (first + sum(rest) // heads)
+
+
+def forward_backward(net: nn.Module, rows: int, *, input_gradient: bool) -> int:
     """Weights and activations each cost another forward; the input's gradient may not be needed."""
-    return 3 * forward(net, rows) - (0 if input_gradient else first_layer(net, rows))
-
-
-def first_layer(net: MLP, rows: int) -> int:
-    out, fan_in = net.shapes[0]
-    return 2 * rows * out * fan_in
+    return 3 * forward(net, rows) - (0 if input_gradient else 2 * rows * weights(net)[0])
 
 
 def agent_update(agent: DDPG, rows: int) -> int:
-    """FLOPs of a step of critic and actor: target, value, and value of the actor's action.
-
-    Both heads are counted where the actor's gradient comes back through the critic, as is usual;
-    `Critic.to_action` does without the greater one, which saves 3 % of the work of an update.
-    """
+    """FLOPs of a step of critic and actor: target, value, and value of the actor's action."""
     critic, actor = forward(agent.critic, rows), forward(agent.actor, rows)
-    actions, width = agent.actor.shapes[-1][0], agent.critic.shapes[0][0]
-    through_critic = 2 * critic - first_layer(agent.critic, rows) + 2 * rows * width * actions
+    first = next(m for m in agent.critic.modules() if isinstance(m, nn.Linear))
+    actions = agent.actor.out.out_features
+    to_action = 2 * rows * first.out_features * (actions - first.in_features)
+    through_critic = 2 * critic + to_action
     critic_step = forward_backward(agent.critic, rows, input_gradient=False)
     actor_step = forward_backward(agent.actor, rows, input_gradient=False) + through_critic
     return actor + critic + critic_step + actor_step

@@ -23,21 +23,23 @@ from typing import Any
 import numpy as np
 import torch
 from measure import Round, agent_update, forward, forward_backward, ratios
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from comsd.agents.ddpg import DDPG, DDPGConfig
-from comsd.methods import METHODS, Method
-from comsd.nets import MLP
+from comsd.methods.base import Method
+from comsd.registry import METHODS
 from comsd.skills import SPACES, Box, OneHot, SkillSpace
-from comsd.types import Batch, ObsInfo
+from comsd.types import Batch, ObsSpec
 
 OBS, ACTIONS = 24, 6
+MOMENTS = np.zeros(OBS, np.float32), np.ones(OBS, np.float32)
 
 
 # --- the floors ----------------------------------------------------------------------------------
 
 
-def trained(net: MLP, rows: int, *, input_gradient: bool = False) -> int:
+def trained(net: nn.Module, rows: int, *, input_gradient: bool = False) -> int:
     return forward_backward(net, rows, input_gradient=input_gradient)
 
 
@@ -48,10 +50,10 @@ def table(rows: int, columns: int, dims: int) -> int:
 
 def contrast(method: Any, rows: int) -> int:
     """CIC's encoders, each distinct skill encoded once; its table and both gradients of that."""
-    f1, f2, dims = method.contrast.f1, method.contrast.f2, method.space.dim
+    f, dims = method.encoder, method.space.dim
     skills = dims if isinstance(method.space, OneHot) else rows
-    encoders = trained(f1.state, 2 * rows) + trained(f1.pair, rows, input_gradient=True)
-    return encoders + trained(f2, skills) + 3 * table(rows, skills, dims)
+    encoders = trained(f.state, 2 * rows) + trained(f.pair, rows, input_gradient=True)
+    return encoders + trained(f.f2, skills) + 3 * table(rows, skills, dims)
 
 
 def along(method: Any, rows: int) -> int:
@@ -122,26 +124,25 @@ def update_of(name: str, shape: Shape) -> tuple[Callable[[], object], int]:
     """One update of representation and agent on a batch that stays, and its floor."""
     torch.manual_seed(0)
     kind, rows = METHODS[name], shape.rows
-    space, obs = skills_of(kind), ObsInfo(OBS, torch.zeros(OBS), torch.ones(OBS))
+    space, obs = skills_of(kind), ObsSpec((OBS,), "float32", *MOMENTS)
     tuned = {k: s.value for k, s in kind.config_class.tuned.get("robots", {}).items()}
     own: dict[str, Any] = {k: value for k, value in tuned.items() if "." not in k}
     own["hidden"] = shape.hidden
     method = kind(kind.config_class(**own), space, obs)
-    config = DDPGConfig(hidden=shape.hidden, batch_size=rows)
-    agent = DDPG(config, space, obs, ACTIONS, kind.critic)
-    steps = tuned.get("agent.representation_steps", 1)
+    agent = DDPG(DDPGConfig(hidden=shape.hidden), space, obs, ACTIONS, kind.critic)
+    steps = tuned.get("train.representation_steps", 1)
     optimizer, noise = method.optimizer(), torch.Generator().manual_seed(0)
-    s, near, s_next = torch.randn(3, rows, OBS)
+    s, one_step, s_next = torch.randn(3, rows, OBS)
     action = 2 * torch.rand(rows, ACTIONS) - 1
     skill = space.sample(rows, np.random.default_rng(0))
-    batch = Batch(s, action, s_next, near, skill, torch.zeros(rows), torch.full((rows,), 0.97))
+    batch = Batch(s, action, s_next, one_step, skill, torch.zeros(rows), torch.full((rows,), 0.97))
 
     def update() -> None:
         for _ in range(steps - 1):
             assert optimizer is not None
-            method.descend(batch, optimizer)
-        lesson = method.learn(batch, optimizer)
-        agent.update(batch, lesson.reward, noise, lesson.credit)
+            method.representation_step(batch, optimizer)
+        output = method.update(batch, optimizer)
+        agent.update(batch, output.reward, noise, output.value_skill)
 
     return update, steps * REPRESENTATION[name](method, rows) + agent_update(agent, rows)
 

@@ -10,7 +10,6 @@ follows; one that would cross a time limit is not drawn.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,22 +18,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from comsd.checkpoint import Chunk
-from comsd.errors import InputError, RunError
+from comsd.errors import RunError
 from comsd.types import Batch, ObsSpec
 
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 COLUMNS = ("obs", "action", "reward", "terminated", "segment", "episode")
-
-
-def free_memory() -> int | None:
-    """Bytes that can be had without swapping, where the system says."""
-    try:
-        fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        return int(fields["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return None
 
 
 class Layout(NamedTuple):
@@ -69,15 +59,6 @@ class Layout(NamedTuple):
     @property
     def bytes(self) -> int:
         return sum(math.prod(s) * np.dtype(dtype).itemsize for s, dtype in self.arrays.values())
-
-    def check_memory(self) -> None:
-        free = free_memory()
-        if free is not None and self.bytes > free:
-            raise InputError(
-                f"train.replay is {self.capacity}: it needs {self.bytes / 1e9:.1f} GB of memory "
-                f"and {free / 1e9:.1f} GB are free; it must be at most "
-                f"{int(self.capacity * free / self.bytes)}"
-            )
 
 
 class Replay:
@@ -162,42 +143,34 @@ class Replay:
         one_skill: only windows in which the skill does not change.
         """
         env, first, length = self._draw(size, n, rng, one_skill)
-        at, after = (env, first % self.rows), (env, (first + length) % self.rows)
-        step = np.arange(n)
-        steps = (first[:, None] + step) % self.rows
-        weights = np.where(step < length[:, None], np.float32(discount) ** step, 0)
-        whole = self._termination(env, first, n)[1]
-        next_obs = self._tensor(self.obs[after])
-        one_step = (env, (first + 1) % self.rows)
-        return Batch(
-            obs=self._tensor(self.obs[at]),
-            action=self._tensor(self.action[at]),
-            next_obs=next_obs,
-            one_step_obs=next_obs if n == 1 else self._tensor(self.obs[one_step]),
-            skill=self._tensor(self.skill[self.segment[at] % len(self.skill)]),
-            reward=self._tensor((self.reward[env[:, None], steps] * weights).sum(1)),
-            discount=self._tensor(np.where(whole, discount**n, 0.0)),
-        )
+        return self._batch(env, first, length, n, discount)
 
     def transitions(self) -> Batch:
         """All single steps that are stored, undiscounted; for looking at a few thousand."""
-        counts = self.stored
-        env = np.repeat(self.envs, counts)
-        first = np.concatenate(
-            [h - c + np.arange(c) for h, c in zip(self.head, counts, strict=True)]
-        )
-        at, after = (env, first % self.rows), (env, (first + 1) % self.rows)
-        whole = self.episode[at] == self.episode[after]
-        at, after = (env[whole], at[1][whole]), (env[whole], after[1][whole])
-        next_obs = self._tensor(self.obs[after])
+        env, rows = self._places(np.stack([self.head - self.stored, self.head], 1).tolist())
+        adjacent = self.episode[env, rows] == self.episode[env, (rows + 1) % self.rows]
+        env, rows = env[adjacent], rows[adjacent]
+        return self._batch(env, rows, np.ones(len(rows), np.int64), 1, 1.0)
+
+    def _batch(
+        self, env: Integers, first: Integers, length: Integers, n: int, discount: float
+    ) -> Batch:
+        """Windows that begin at these rows and end `length` <= n steps later."""
+
+        def at(offset: int | Integers) -> tuple[Integers, Integers]:
+            return env, (first + offset) % self.rows
+
+        rewards = sum(np.where(i < length, discount**i * self.reward[at(i)], 0) for i in range(n))
+        terminated = self.terminated[at(length - 1)]
+        next_obs = self._tensor(self.obs[at(length)])
         return Batch(
-            obs=self._tensor(self.obs[at]),
-            action=self._tensor(self.action[at]),
+            obs=self._tensor(self.obs[at(0)]),
+            action=self._tensor(self.action[at(0)]),
             next_obs=next_obs,
-            one_step_obs=next_obs,
-            skill=self._tensor(self.skill[self.segment[at] % len(self.skill)]),
-            reward=self._tensor(self.reward[at]),
-            discount=self._tensor(~self.terminated[at]),
+            one_step_obs=next_obs if n == 1 else self._tensor(self.obs[at(1)]),
+            skill=self._tensor(self.skill[self.segment[at(0)] % len(self.skill)]),
+            reward=self._tensor(np.asarray(rewards)),
+            discount=self._tensor(np.where(terminated, 0, discount**n)),
         )
 
     @property
@@ -210,13 +183,12 @@ class Replay:
         exact = tensor.dtype in (torch.float32, torch.uint8)
         return tensor.to(self.device, None if exact else torch.float32)
 
-    def _termination(self, env: Integers, first: Integers, n: int) -> tuple[Integers, Mask]:
-        """Steps until the window ends, at most n, and whether it does not end by termination."""
+    def _length(self, env: Integers, first: Integers, n: int) -> Integers:
+        """Steps of each window: n, or fewer where it meets a termination."""
         if not self.has_terminations:
-            return np.full(len(first), n), np.ones(len(first), bool)
+            return np.full(len(first), n)
         flags = self.terminated[env[:, None], (first[:, None] + np.arange(n)) % self.rows]
-        whole = ~flags.any(1)
-        return np.where(whole, n, flags.argmax(1) + 1), whole
+        return np.where(flags.any(1), flags.argmax(1) + 1, n)
 
     def _draw(
         self, size: int, n: int, rng: np.random.Generator, one_skill: bool
@@ -230,7 +202,7 @@ class Replay:
             draws = rng.integers(ends[-1], size=len(todo))
             e = np.searchsorted(ends, draws, side="right")
             start = self.head[e] - (ends[e] - draws)
-            steps, _ = self._termination(e, start, n)
+            steps = self._length(e, start, n)
             at, after = (e, start % self.rows), (e, (start + steps) % self.rows)
             good = (self.episode[at] == self.episode[after]) & (start + steps <= self.head[e])
             if one_skill:

@@ -20,6 +20,7 @@ from comsd.methods.statistics import chance, retrieval
 from comsd.nn import load_optimizer, optimizer_state, use_bf16
 from comsd.replay import Layout, Replay
 from comsd.skills import SkillSpace
+from comsd.training.memory import check_memory
 from comsd.training.seeding import random_state, restore_random
 from comsd.training.skill_selection import SampleSkill, SkillSelector
 from comsd.training.trainer import Trainer
@@ -109,7 +110,7 @@ class OffPolicyTrainer(Trainer):
                 f"steps is {config.run.steps}; it must be more than train.random_steps "
                 f"{c.random_steps}, after which learning begins"
             )
-        layout(c, space, env).check_memory()
+        check_memory(layout(c, space, env))
         if getattr(config.agent, "compile", False):
             check_compiler(config.run.device)
 
