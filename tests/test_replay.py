@@ -57,7 +57,7 @@ def one_and_two_steps(env: int, _: int) -> tuple[int, bool]:
 class Player:
     """Fills a replay and keeps a list of what it put in.
 
-    Observation t of episode e in environment i is 10000 i + 100 e + t; so are action and reward.
+    Observation t of episode e in environment i is 100000 i + 100 e + t; so are action and reward.
     The skill is 10 times the observation at which it was chosen.
     """
 
@@ -71,7 +71,7 @@ class Player:
 
     @property
     def obs(self) -> np.ndarray:
-        return (10_000 * self.env + 100 * self.episode + self.t)[:, None].astype(np.float32)
+        return (100_000 * self.env + 100 * self.episode + self.t)[:, None].astype(np.float32)
 
     def play(self, steps: int) -> None:
         for _ in range(steps):
@@ -175,8 +175,8 @@ def test_a_transition_can_be_drawn_as_soon_as_its_last_observation_is_there() ->
     player = Player(memory := make(), full_episodes)
     player.play(3)
     batch = memory.sample(40, 3, 1.0, np.random.default_rng(0))
-    assert set(batch.obs[:, 0].tolist()) == {0, 10_000}
-    assert set(batch.next_obs[:, 0].tolist()) == {3, 10_003}
+    assert set(batch.obs[:, 0].tolist()) == {0, 100_000}
+    assert set(batch.next_obs[:, 0].tolist()) == {3, 100_003}
 
 
 def test_a_replay_without_a_whole_window_says_so() -> None:
@@ -202,8 +202,8 @@ def test_environments_of_different_fill_are_drawn_in_proportion() -> None:
     player.play(25)
     assert memory.head[0] > memory.rows > memory.head[1]
     drawn = memory.sample(40_000, 1, 0.9, np.random.default_rng(0)).obs[:, 0]
-    first = [s for s in player.windows(1, 0.9) if s < 10_000]
-    share = (drawn < 10_000).float().mean().item()
+    first = [s for s in player.windows(1, 0.9) if s < 100_000]
+    share = (drawn < 100_000).float().mean().item()
     assert len(first) < 25
     assert share == pytest.approx(len(first) / (len(first) + 25), abs=0.01)
 
