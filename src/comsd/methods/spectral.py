@@ -44,8 +44,9 @@ class SpectralLinear(nn.Linear):
         self.block.copy_(self.singular_vectors()[2])
 
     def forward(self, x: Tensor) -> Tensor:
-        u, v, _ = self.singular_vectors()
-        sigma = u @ self.weight @ v  # differentiable: gradients flow through W / sigma(W)
+        with torch.autocast(x.device.type, enabled=False):  # in float32, also under bf16
+            u, v, _ = self.singular_vectors()
+            sigma = u @ self.weight @ v  # differentiable: gradients flow through W / sigma(W)
         return F.linear(x, self.weight / sigma, self.bias)
 
 
