@@ -26,8 +26,9 @@ from measure import Round, agent_update, forward, forward_backward, ratios
 from torch.utils.flop_counter import FlopCounterMode
 
 from comsd.agents.ddpg import DDPG, DDPGConfig
-from comsd.methods import METHODS, Method
+from comsd.methods.base import Method
 from comsd.nets import MLP
+from comsd.registry import METHODS
 from comsd.skills import SPACES, Box, OneHot, SkillSpace
 from comsd.types import Batch, ObsInfo
 

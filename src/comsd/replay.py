@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from comsd.checkpoint import Piece
+from comsd.checkpoint import Chunk
 from comsd.envs.base import Array
 from comsd.errors import InputError, RunError
 from comsd.types import Batch
@@ -92,7 +92,7 @@ class Replay:
         self.head = 0  # rows written so far; the open row, whose action is still to come
         self.episodes = 0
         self.segments = 0  # skills written so far
-        self.pieces: list[Piece] = []  # what is on disk, oldest first
+        self.chunks: list[Chunk] = []  # what is on disk, oldest first
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -209,12 +209,12 @@ class Replay:
     # --- state --------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Counters, and the rows as pieces of which only the last is new."""
-        written = self.pieces[-1].span[1] if self.pieces else 0
+        """Counters, and the rows as chunks of which only the last is new."""
+        written = self.chunks[-1].span[1] if self.chunks else 0
         if self.head > written:
-            self.pieces.append(self._piece(max(written, self.head + 1 - self.rows), self.head))
+            self.chunks.append(self._chunk(max(written, self.head + 1 - self.rows), self.head))
         oldest = self.head + 1 - self.rows
-        self.pieces = [piece for piece in self.pieces if piece.span[1] > oldest]
+        self.chunks = [chunk for chunk in self.chunks if chunk.span[1] > oldest]
         return {
             "head": self.head,
             "episodes": self.episodes,
@@ -222,25 +222,25 @@ class Replay:
             "current": self.current,
             "skill": self.skill,
             "open": [self.obs[self.head % self.rows], self.episode[self.head % self.rows]],
-            "pieces": list(self.pieces),
+            "chunks": list(self.chunks),
         }
 
-    def _piece(self, start: int, stop: int) -> Piece:
+    def _chunk(self, start: int, stop: int) -> Chunk:
         rows = torch.arange(start, stop, device=self.device) % self.rows
         columns = {name: column[rows] for name, column in self._columns().items()}
-        return Piece(f"replay-{start:012d}-{stop:012d}", (start, stop), columns)
+        return Chunk(f"replay-{start:012d}-{stop:012d}", (start, stop), columns)
 
     def _columns(self) -> dict[str, Tensor]:
         names = ("obs", "action", "reward", "segment", "episode")
         return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for piece in state["pieces"]:
-            rows = torch.arange(*piece.span, device=self.device) % self.rows
+        for chunk in state["chunks"]:
+            rows = torch.arange(*chunk.span, device=self.device) % self.rows
             for name, column in self._columns().items():
-                column[rows] = piece.take(name).to(self.device)
-            piece.drop()
-        self.pieces = list(state["pieces"])
+                column[rows] = chunk.take(name).to(self.device)
+            chunk.drop()
+        self.chunks = list(state["chunks"])
         self.head, self.episodes = state["head"], state["episodes"]
         self.segments = state["segments"]
         self.current = state["current"].to(self.device)

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from comsd.agents.base import AgentConfig
 from comsd.agents.critics import CRITICS
-from comsd.config import setting
+from comsd.config import Settings, setting
 from comsd.envs.base import Array
 from comsd.nets import MLP, Adam, without_gradient
 from comsd.skills import SkillSpace
@@ -29,20 +28,10 @@ EDGE = 1 - 1e-6  # actions stay this far inside [-1, 1]
 
 
 @dataclass(frozen=True)
-class DDPGConfig(AgentConfig):
+class DDPGConfig(Settings):
     hidden: int = setting(1024, "width of the hidden layers of actor and critic", CODE, low=1)
     lr: float = setting(1e-4, "learning rate of actor and critic", PAPER, above=0)
-    batch_size: int = setting(1024, "transitions per update", PAPER, low=2)
-    replay: int = setting(1_000_000, "transitions kept", PAPER, low=1)
-    n_step: int = setting(3, "steps from s to s' in a sampled transition", PAPER, low=1)
-    one_skill: bool = setting(False, "sample no window in which the skill changes", CODE)
     discount: float = setting(0.99, "gamma", PAPER, low=0, high=1)
-    hold: int = setting(50, "steps for which a skill is held, per episode anew", PAPER, low=1)
-    random_steps: int = setting(4000, "first steps, of random actions, no learning", PAPER, low=0)
-    update_every: int = setting(2, "environment steps per update", PAPER, low=1)
-    representation_steps: int = setting(
-        1, "steps of the representation per update, each on a batch of its own", CODE, low=1
-    )
     noise: float = setting(0.2, "standard deviation of the exploration noise", PAPER, low=0)
     noise_clip: float = setting(0.3, "bound of the noise in the losses", PAPER, low=0)
     target_ema: float = setting(
@@ -75,7 +64,7 @@ class DDPG(nn.Module):
     def device(self) -> torch.device:
         return self.actor.flat.device
 
-    def start_from(self, other: DDPG, critic: str) -> None:
+    def init_from(self, other: DDPG, critic: str) -> None:
         """Take over the actor and of the critic its trunk, nothing, or all (`full`)."""
         self.actor.load_state_dict(other.actor.state_dict())
         if critic == "full":
@@ -83,6 +72,10 @@ class DDPG(nn.Module):
         elif critic == "trunk":
             self.critic.copy_trunk(other.critic)
         self.target.load_state_dict(self.critic.state_dict())
+
+    @property
+    def policy(self) -> DDPG:
+        return self
 
     # --- acting -------------------------------------------------------------------------------
 

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from comsd.agents.base import AgentConfig
-from comsd.config import setting
+from comsd.config import Settings, setting
 from comsd.envs.base import Array
 from comsd.errors import RunError
 from comsd.nets import MLP, Adam, Standardise, without_gradient
@@ -30,11 +29,10 @@ CODE = "authors' maze code"
 
 
 @dataclass(frozen=True)
-class PPOConfig(AgentConfig):
+class PPOConfig(Settings):
     hidden: int = setting(128, "width of the two hidden layers of policy and value", CODE, low=1)
     lr: float = setting(3e-4, "learning rate", CODE, above=0)
     adam_eps: float = setting(1e-5, "epsilon of Adam", "usual for PPO; authors' code 1e-3", above=0)
-    envs: int = setting(50, "episodes per cycle, run side by side", CODE, low=1)
     epochs: int = setting(4, "passes over each cycle's data", CODE, low=1)
     minibatches: int = setting(10, "minibatches per pass", CODE, low=1)
     discount: float = setting(0.99, "gamma", CODE, low=0, high=1)
@@ -158,19 +156,23 @@ class PPO(nn.Module):
         skill = torch.ones(space.dim, device=obs.mean.device)
         mean = torch.cat([obs.mean, space.mean * skill])
         self.inputs = Standardise(mean, torch.cat([obs.std, space.std * skill]))
-        self.policy = MLP(len(mean), config.hidden, config.hidden, 2 * actions, init="uniform")
+        self.actor = MLP(len(mean), config.hidden, config.hidden, 2 * actions, init="uniform")
         self.value = MLP(len(mean), config.hidden, config.hidden, 1, init="uniform")
         self.reward_scale = RewardScale()
-        weights = [*self.policy.parameters(), *self.value.parameters()]
+        weights = [*self.actor.parameters(), *self.value.parameters()]
         self.optimizer = Adam(weights, config.lr, config.adam_eps)
 
     @property
     def device(self) -> torch.device:
         return self.inputs.mean.device
 
+    @property
+    def policy(self) -> PPO:
+        return self
+
     def concentrations(self, x: Tensor) -> Tensor:
         """[a, b], (2A, B)."""
-        return F.softplus(self.policy(x).t()) + self.config.concentration
+        return F.softplus(self.actor(x).t()) + self.config.concentration
 
     def act(
         self, obs: Tensor | Array, skill: Tensor, rng: np.random.Generator | None = None
@@ -187,13 +189,13 @@ class PPO(nn.Module):
         shift, scale = self.inputs.shift.cpu().numpy(), self.inputs.scale.cpu().numpy()
         seen = len(shift) - skill.shape[1]
         x = np.empty((len(skill), len(shift)), dtype=np.float32)
-        actions = self.policy.shapes[-1][0] // 2
+        actions = self.actor.shapes[-1][0] // 2
         x[:, seen:] = skill.cpu().numpy() * scale[seen:] + shift[seen:]
         inputs, shift, scale, device = torch.from_numpy(x), shift[:seen], scale[:seen], self.device
 
         def play(obs: Array) -> Array:
             x[:, :seen] = obs * scale + shift
-            out = self.policy.quick(inputs.to(device)).cpu().numpy()
+            out = self.actor.quick(inputs.to(device)).cpu().numpy()
             concentrations = np.logaddexp(np.float32(0), out) + self.config.concentration
             a, b = concentrations[:, :actions], concentrations[:, actions:]
             u = a / (a + b) if rng is None else rng.beta(a, b)
@@ -259,7 +261,7 @@ class PPO(nn.Module):
         The surrogate's gradient is ratio * advantage * d log p where the clip does not bind.
         """
         c, rows = self.config, len(target)
-        policy_net, value_net, x = self.policy, self.value, x.t()
+        policy_net, value_net, x = self.actor, self.value, x.t()
         out, policy_pass = policy_net.run_by_columns(x)
         value, value_pass = value_net.run_by_columns(x)
         out, value = out.t(), value[:, 0]

@@ -1,4 +1,4 @@
-"""What the loop asks of a learner, whichever way it gathers experience."""
+"""What trainers share."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 
 from comsd.envs.base import Array
-from comsd.methods.base import Method
-from comsd.types import Metrics
 
 
 def random_state(rngs: dict[str, np.random.Generator], device: torch.device) -> dict[str, Any]:
@@ -43,37 +41,3 @@ class Policy(Protocol):
     def player(self, skill: Tensor, rng: np.random.Generator | None) -> Callable[[Array], Array]:
         """The same for one skill per environment that stays: from observations to actions."""
         ...
-
-
-class Learner(Protocol):
-    """Alternates between gathering experience and learning from it."""
-
-    steps: int  # environment steps taken so far
-
-    @property
-    def agent(self) -> Policy: ...
-
-    @property
-    def method(self) -> Method: ...
-
-    @property
-    def settled(self) -> Tensor | None:
-        """The one skill, (Z,), that the run has settled on, if it has."""
-        ...
-
-    def cycle(self) -> Metrics:
-        """Gather and learn once; may raise RunError if a number is not finite.
-
-        Nothing is returned before learning begins.
-        """
-        ...
-
-    def health(self) -> Metrics:
-        """More figures for the log, apart from training."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything the future depends on, in branches that can be read alone."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from comsd.agents.ddpg import DDPG, DDPGConfig
+from comsd.agents.ddpg import CODE, DDPG, PAPER, DDPGConfig
 from comsd.compiling import check_compiler, compile_agent, compiled_learn
-from comsd.config import Config
+from comsd.config import Config, Settings, setting
 from comsd.envs.base import Env
 from comsd.errors import InputError, RunError
 from comsd.learners.base import random_state, restore_random
@@ -21,12 +22,28 @@ from comsd.replay import Layout, Replay
 from comsd.rules import Prior, Rule
 from comsd.skills import SkillSpace
 from comsd.terms import chance, retrieval
+from comsd.training.trainer import Trainer
 from comsd.types import Batch, Metrics
 
 CHECKED = 64  # updates between looks at all weights
 
 
-def layout(config: DDPGConfig, space: SkillSpace, env: Env) -> Layout:
+@dataclass(frozen=True)
+class OffPolicySettings(Settings):
+    envs: int = setting(1, "environments that run side by side", "one, as in the papers", low=1)
+    batch_size: int = setting(1024, "transitions per update", PAPER, low=2)
+    replay: int = setting(1_000_000, "transitions kept", PAPER, low=1)
+    n_step: int = setting(3, "steps from s to s' in a sampled transition", PAPER, low=1)
+    one_skill: bool = setting(False, "sample no window in which the skill changes", CODE)
+    hold: int = setting(50, "steps for which a skill is held, per episode anew", PAPER, low=1)
+    random_steps: int = setting(4000, "first steps, of random actions, no learning", PAPER, low=0)
+    update_every: int = setting(2, "environment steps per update", PAPER, low=1)
+    representation_steps: int = setting(
+        1, "steps of the representation per update, each on a batch of its own", CODE, low=1
+    )
+
+
+def layout(config: OffPolicySettings, space: SkillSpace, env: Env) -> Layout:
     sizes = (config.envs, env.obs_dim, env.action_dim, space.dim)
     return Layout(config.replay, *sizes, horizon=env.horizon, hold=config.hold)
 
@@ -37,7 +54,7 @@ def raise_if_broken(tensors: Mapping[str, Tensor]) -> None:
         raise RunError(f"{' and '.join(broken)} hold NaN or infinity")
 
 
-class OffPolicyLearner:
+class OffPolicyLearner(Trainer):
     """Every skill is held for some steps; one cycle is one update and the steps before it."""
 
     def __init__(
@@ -45,15 +62,17 @@ class OffPolicyLearner:
         env: Env,
         agent: DDPG,
         method: Method,
+        settings: OffPolicySettings,
         seed: np.random.SeedSequence,
-        rule: Rule | None = None,
+        selector: Rule | None = None,
+        precision: str = "float32",
     ) -> None:
-        self.rule = rule or Prior(method.space)
+        self.rule = selector or Prior(method.space)
         self.env, self.agent, self.method, self.space = env, agent, method, method.space
-        self.config, self.device = agent.config, agent.device
+        self.config, self.device = settings, agent.device
         self.optimizer = method.optimizer()
         self.learn = method.learn
-        if self.config.compile:
+        if agent.config.compile:
             self.learn = compiled_learn(method)
             compile_agent(agent)
         skills, actions, replay, health, noise = seed.spawn(5)
@@ -71,26 +90,27 @@ class OffPolicyLearner:
         self.replay.begin(self.obs)
 
     @staticmethod
-    def check_possible(config: Config, space: SkillSpace, env: Env) -> None:
+    def check(config: Config, space: SkillSpace, env: Env) -> None:
         """Raise InputError where a run could not start or would never learn."""
-        c, device = config.agent, torch.device(config.run.device)
-        assert isinstance(c, DDPGConfig)
+        c, device = config.train, torch.device(config.run.device)
+        assert isinstance(c, OffPolicySettings)
+        assert isinstance(config.agent, DDPGConfig)
         assert isinstance(config.method, MethodConfig)
         kept = c.replay // c.envs // 2  # of an episode, when half the replay is the next one's
         longest = min(env.horizon, kept, c.hold if c.one_skill else env.horizon)
         if c.n_step > longest:
             what = "episode, half the replay of one environment"
-            what += " or agent.hold" if c.one_skill else ""
-            raise InputError(f"agent.n_step is {c.n_step}; it must be at most {longest} ({what})")
-        config.method.check_rows(c.batch_size, "agent.batch_size")
+            what += " or train.hold" if c.one_skill else ""
+            raise InputError(f"train.n_step is {c.n_step}; it must be at most {longest} ({what})")
+        config.method.check_rows(c.batch_size, "train.batch_size")
         if config.run.steps <= c.random_steps:
             raise InputError(
-                f"steps is {config.run.steps}; it must be more than agent.random_steps "
+                f"steps is {config.run.steps}; it must be more than train.random_steps "
                 f"{c.random_steps}, after which learning begins"
             )
         if device.type == "cpu":
             layout(c, space, env).check_memory()
-        if c.compile:
+        if config.agent.compile:
             check_compiler(device)
 
     # --- gathering ----------------------------------------------------------------------------
@@ -122,12 +142,12 @@ class OffPolicyLearner:
         self.play = self.agent.player(self.skill, self.rngs["action"])
 
     @property
-    def settled(self) -> Tensor | None:
+    def selected_skill(self) -> Tensor | None:
         return self.rule.skill
 
     # --- learning -----------------------------------------------------------------------------
 
-    def cycle(self) -> Metrics:
+    def train_step(self) -> Metrics:
         every, before = self.config.update_every, self.steps
         while self.steps // every == before // every:
             self.step()
@@ -141,7 +161,9 @@ class OffPolicyLearner:
     def sample(self, rng: str) -> Batch:
         c = self.config
         drawn = self.rngs[rng]
-        return self.replay.sample(c.batch_size, c.n_step, c.discount, drawn, one_skill=c.one_skill)
+        return self.replay.sample(
+            c.batch_size, c.n_step, self.agent.config.discount, drawn, one_skill=c.one_skill
+        )
 
     def update(self, batch: Batch) -> Metrics:
         if self.optimizer:
@@ -149,19 +171,19 @@ class OffPolicyLearner:
                 self.method.descend(self.sample("replay"), self.optimizer)
         reward, metrics, credit = self.learn(batch, self.optimizer)  # representation, its reward
         metrics |= self.agent.update(batch, reward, self.noise, credit)  # critic, actor, target
-        self.check(metrics)
+        self.check_finite(metrics)
         if self.updates % CHECKED == 0:  # a ReLU may hide from the figures what the weights hold
             raise_if_broken(self.agent.state_dict() | self.method.state_dict())
         return metrics
 
-    def check(self, metrics: Metrics) -> None:
+    def check_finite(self, metrics: Metrics) -> None:
         """Stop at the first number that is not one."""
         total = sum(value.sum() for value in metrics.values())  # one number to wait for
         if not math.isfinite(float(total)):
             raise_if_broken(metrics)
 
     @torch.no_grad()
-    def health(self) -> Metrics:
+    def diagnostics(self) -> Metrics:
         """Figures that only the log needs, on a batch drawn apart from those of training."""
         if not self.updates:
             return {}

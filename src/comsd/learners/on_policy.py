@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from comsd.agents.ppo import PPO, PPOConfig, shuffled
-from comsd.config import Config
+from comsd.agents.ppo import CODE, PPO, PPOConfig, shuffled
+from comsd.config import Config, Settings, setting
 from comsd.envs.base import Env
 from comsd.errors import InputError, RunError
 from comsd.learners.base import random_state, restore_random
 from comsd.methods.base import Method, MethodConfig
 from comsd.skills import SkillSpace
+from comsd.training.trainer import Trainer
 from comsd.types import Batch, Metrics
 
 
-class OnPolicyLearner:
+@dataclass(frozen=True)
+class OnPolicySettings(Settings):
+    envs: int = setting(50, "episodes per cycle, run side by side", CODE, low=1)
+
+
+class OnPolicyLearner(Trainer):
     """One skill per episode, drawn evenly; one cycle is one episode of every environment."""
 
-    def __init__(self, env: Env, agent: PPO, method: Method, seed: np.random.SeedSequence) -> None:
+    def __init__(
+        self,
+        env: Env,
+        agent: PPO,
+        method: Method,
+        settings: OnPolicySettings,
+        seed: np.random.SeedSequence,
+        selector: None = None,
+        precision: str = "float32",
+    ) -> None:
         self.env, self.agent, self.method, self.space = env, agent, method, method.space
         self.device = agent.device
         self.optimizer = method.optimizer()
@@ -33,13 +49,14 @@ class OnPolicyLearner:
         self.steps = 0  # environment steps taken
 
     @staticmethod
-    def check_possible(config: Config, _space: SkillSpace, env: Env) -> None:
+    def check(config: Config, space: SkillSpace, env: Env) -> None:
         """Raise InputError where a run could not start, or would teach a skill that did not act."""
-        method, agent = config.method, config.agent
+        method, agent, train = config.method, config.agent, config.train
         assert isinstance(method, MethodConfig)
         assert isinstance(agent, PPOConfig)
-        rows = agent.envs * env.horizon
-        states = f"{rows} states of a cycle, agent.envs {agent.envs} x {env.horizon} steps"
+        assert isinstance(train, OnPolicySettings)
+        rows = train.envs * env.horizon
+        states = f"{rows} states of a cycle, train.envs {train.envs} x {env.horizon} steps"
         method.check_rows(rows, states)
         if agent.minibatches > rows // 2:
             raise InputError(
@@ -77,7 +94,7 @@ class OnPolicyLearner:
             discount=torch.full((horizon * n,), self.agent.config.discount, device=self.device),
         )
 
-    def cycle(self) -> Metrics:
+    def train_step(self) -> Metrics:
         batch = self.collect()  # (T * N) transitions
         metrics = self.represent(batch)  # what the skills look like
         reward, parts, _ = self.method.lesson(batch)  # what each transition is worth
@@ -101,13 +118,6 @@ class OnPolicyLearner:
         if not all(bool(torch.isfinite(p).all()) for p in self.method.parameters()):
             raise RunError(f"the representation of {self.method.name} holds NaN or infinity")
         return metrics
-
-    @property
-    def settled(self) -> None:
-        """Every episode has another skill."""
-
-    def health(self) -> Metrics:
-        return {}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything the future depends on, by branch."""

@@ -51,7 +51,7 @@ class APS(Method):
     paper = "Liu & Abbeel 2021, active pretraining with successor features"
     status = "measured: Walker"
     config_class = APSConfig
-    headline = {"aps/r_ent": "r_ent", "aps/r_sf": "r_sf"}
+    progress_metrics = {"aps/r_ent": "r_ent", "aps/r_sf": "r_sf"}
     config: APSConfig
     spaces = (Sphere, OneHot)  # unit vectors
     critic = "successor"  # Eq. 6

@@ -70,7 +70,9 @@ class Method(nn.Module):
     status: ClassVar[str] = "not measured"
     config_class: ClassVar[type[MethodConfig]] = MethodConfig
     spaces: ClassVar[tuple[type[SkillSpace], ...]] = (OneHot, Box, Sphere)
-    headline: ClassVar[dict[str, str]] = {}  # short names of its few metrics that progress shows
+    progress_metrics: ClassVar[
+        dict[str, str]
+    ] = {}  # short names of its few metrics that progress shows
     reward_uses_skill: ClassVar[bool] = True
     reward_uses_order: ClassVar[bool] = False  # does the order of the rows matter?
     critic: ClassVar[str] = "plain"  # its form, a key of `comsd.agents.critics.CRITICS`
@@ -83,16 +85,16 @@ class Method(nn.Module):
         self.standardise = Standardise(obs.mean, obs.std)
 
     @classmethod
-    def extension_points(cls, agent: Settings) -> list[str]:
+    def extension_points(cls, train: Settings) -> list[str]:
         """What it uses beyond a loss and a reward; docs/add-a-method.md explains each.
 
-        agent: the usual settings, for those that the method has otherwise on robots.
+        train: the usual settings, for those that the method has otherwise on robots.
         """
         usual = vars(Method)  # static, since a classmethod is another object at every look
         used = [name for name in HOOKS.split() if getattr_static(cls, name) is not usual[name]]
         tuned = cls.config_class.tuned.get("robots", {})
         others = {k.removeprefix("agent."): s.value for k, s in tuned.items() if "agent." in k}
-        return used + [name for name, value in others.items() if value != getattr(agent, name)]
+        return used + [name for name, value in others.items() if value != getattr(train, name)]
 
     def embed(self, batch: Batch) -> Any:
         """The forward pass that `loss` and `reward` share."""

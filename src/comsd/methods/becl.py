@@ -57,7 +57,7 @@ class BeCL(Method):
     paper = "Yang et al. 2023, behavior contrastive learning for unsupervised skill discovery"
     status = "measured: maze, Walker"
     config_class = BeCLConfig
-    headline = {"becl/loss": "loss"}
+    progress_metrics = {"becl/loss": "loss"}
     config: BeCLConfig
     finetuning_rule = "random"
     spaces = (OneHot,)

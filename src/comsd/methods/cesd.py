@@ -61,7 +61,7 @@ class CeSD(Method):
     paper = "Bai et al. 2024, constrained ensemble exploration for unsupervised skill discovery"
     status = "measured: maze, Walker"
     config_class = CeSDConfig
-    headline = {"cesd/r_ent": "r_ent", "cesd/own": "own"}
+    progress_metrics = {"cesd/r_ent": "r_ent", "cesd/own": "own"}
     config: CeSDConfig
     spaces = (OneHot,)
     reward_uses_order = True  # partitions are drawn row by row

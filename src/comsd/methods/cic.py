@@ -38,7 +38,7 @@ class CIC(Method):
     paper = "Laskin et al. 2022, contrastive intrinsic control"
     status = "measured: maze, Walker"
     config_class = CICConfig
-    headline = {"cic/r_exp": "r_exp", "cic/variance": "V"}
+    progress_metrics = {"cic/r_exp": "r_exp", "cic/variance": "V"}
     reward_uses_skill = False
 
     def __init__(self, config: CICConfig, space: SkillSpace, obs: ObsInfo) -> None:

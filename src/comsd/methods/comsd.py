@@ -78,7 +78,7 @@ class ComSD(Method):
     paper = "Liu et al., balancing state exploration and skill diversity (ComSD)"
     status = "measured: maze, Walker"
     config_class = ComSDConfig
-    headline = {"comsd/r_exp": "r_exp", "comsd/r_div": "r_div", "comsd/variance": "V"}
+    progress_metrics = {"comsd/r_exp": "r_exp", "comsd/r_div": "r_div", "comsd/variance": "V"}
     flag_orders_skills = True  # by Eq. 11, so (0, 0.5, ..., 0.5) is fine-tuned
     config: ComSDConfig
 

@@ -69,7 +69,7 @@ class CSD(Method):
     paper = "Park et al. 2023, controllability-aware unsupervised skill discovery"
     status = "measured: Walker"
     config_class = CSDConfig
-    headline = {"csd/progress": "progress", "csd/cosine": "cosine", "csd/dual": "lam"}
+    progress_metrics = {"csd/progress": "progress", "csd/cosine": "cosine", "csd/dual": "lam"}
     finetuning_rule = "random"
     config: CSDConfig
     spaces = (OneHot, Sphere)  # a box has no direction to move back along

@@ -58,7 +58,7 @@ class DADS(Method):
     paper = "Sharma et al. 2020, dynamics-aware unsupervised discovery of skills"
     status = "measured: maze, Walker"
     config_class = DADSConfig
-    headline = {"dads/squared_error": "error"}
+    progress_metrics = {"dads/squared_error": "error"}
     finetuning_rule = "random"
     config: DADSConfig
 

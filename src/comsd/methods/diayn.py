@@ -39,7 +39,7 @@ class DIAYN(Method):
     paper = "Eysenbach et al. 2019, diversity is all you need"
     status = "measured: maze, Walker"
     config_class = DIAYNConfig
-    headline = {"diayn/accuracy": "accuracy"}
+    progress_metrics = {"diayn/accuracy": "accuracy"}
     finetuning_rule = "resample"
     spaces = (OneHot,)
 

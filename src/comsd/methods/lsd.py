@@ -55,7 +55,7 @@ class LSD(Method):
     paper = "Park et al. 2022, Lipschitz-constrained unsupervised skill discovery"
     status = "measured: Walker"
     config_class = LSDConfig
-    headline = {"lsd/progress": "progress", "lsd/cosine": "cosine"}
+    progress_metrics = {"lsd/progress": "progress", "lsd/cosine": "cosine"}
     finetuning_rule = "random"
     spaces = (OneHot, Sphere)  # a box has no direction to move back along
 

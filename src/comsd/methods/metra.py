@@ -56,7 +56,7 @@ class METRA(Method):
     paper = "Park et al. 2024, METRA: scalable unsupervised RL with metric-aware abstraction"
     status = "measured: Walker"
     config_class = METRAConfig
-    headline = {"metra/progress": "progress", "metra/cosine": "cosine", "metra/dual": "lam"}
+    progress_metrics = {"metra/progress": "progress", "metra/cosine": "cosine", "metra/dual": "lam"}
     finetuning_rule = "random"
     config: METRAConfig
     spaces = (OneHot, Sphere)  # a box has no direction to move back along

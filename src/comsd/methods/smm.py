@@ -64,7 +64,7 @@ class SMM(Method):
     paper = "Lee et al. 2019, efficient exploration via state marginal matching"
     status = "measured: Walker"
     config_class = SMMConfig
-    headline = {"smm/density": "density", "smm/cross_entropy": "CE"}
+    progress_metrics = {"smm/density": "density", "smm/cross_entropy": "CE"}
     finetuning_rule = "resample"
     config: SMMConfig
     spaces = (OneHot,)

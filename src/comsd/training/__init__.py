@@ -1,0 +1,1 @@
+"""Training: how experience is gathered and used, and the loop around it."""
