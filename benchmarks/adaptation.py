@@ -24,20 +24,19 @@ from measure import best_of
 from training import Clock
 
 import comsd
-from comsd.adaptation import resolve_finetune, resolve_scratch
 from comsd.agents.ddpg import DDPG
-from comsd.config import resolve
 from comsd.envs.simulation import stop_clock
 from comsd.evaluation.tasks import TaskEvaluator
 from comsd.learners.off_policy import OffPolicyLearner
-from comsd.run import Run
+from comsd.resolve import resolve, resolve_finetune, resolve_scratch
+from comsd.runs.run import Run
 
 CYCLES = 100  # of either kind in a round
 EPISODES = 10
 
 
 def learner_of(run: Run) -> OffPolicyLearner:
-    learner = run.learner()
+    learner = run.trainer()
     assert isinstance(learner, OffPolicyLearner)
     while not learner.cycle():
         pass
@@ -59,7 +58,7 @@ def throughput(folder: Path, rounds: int) -> None:
     tuned = resolve_finetune(source, "walker_run", agent=soon)
     tuning = learner_of(Run.create(folder / "tuned", *tuned, source))
     pretraining = learner_of(
-        Run.create(folder / "pre", *resolve("comsd", "walker", "lite", agent=soon))
+        Run.create(folder / "pre", resolve("comsd", "walker", "lite", agent=soon))
     )
     clock = Clock()
     pretraining.learn = clock.wrap(pretraining.learn)
@@ -77,7 +76,7 @@ def evaluation(folder: Path, preset: str, threads: int, rounds: int) -> None:
     where = folder / f"scratch-{preset}-{threads}"
     run = Run.create(where, *resolve_scratch("walker_run", preset))
     torch.set_num_threads(threads)
-    learner, look = run.learner(), TaskEvaluator(run)
+    learner, look = run.trainer(), TaskEvaluator(run)
     agent, skill = learner.agent, learner.settled
     assert isinstance(agent, DDPG)
     assert skill is not None

@@ -17,11 +17,11 @@ import torch
 from measure import forward, forward_backward, ratios, report
 
 from comsd.agents.ppo import PPOConfig
-from comsd.config import resolve
 from comsd.learners.on_policy import OnPolicyLearner
-from comsd.loop import prepare
 from comsd.methods.comsd import ComSD
-from comsd.run import Run
+from comsd.resolve import resolve
+from comsd.runs.run import Run
+from comsd.training.trainer import prepare
 
 CYCLES = 2  # between two measurements of the rate
 
@@ -50,9 +50,9 @@ def flops(learner: OnPolicyLearner) -> int:
 
 def main(rounds: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        run = Run.create(Path(folder) / "run", *resolve("comsd", "maze-tree"))
+        run = Run.create(Path(folder) / "run", resolve("comsd", "maze-tree"))
         prepare(run)
-        learner = run.learner()
+        learner = run.trainer()
         assert isinstance(learner, OnPolicyLearner)
         assert isinstance(learner.agent.config, PPOConfig)
         needed = flops(learner)

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
-from comsd.config import resolve
-from comsd.evaluation import evaluator
-from comsd.learners.off_policy import OffPolicyLearner
 from comsd.loop import Stop, advance, prepare
-from comsd.progress import Progress
-from comsd.run import Run
+
+from comsd.evaluation import make_evaluator
+from comsd.learners.off_policy import OffPolicyLearner
+from comsd.resolve import resolve
+from comsd.runs.run import Run
+from comsd.training.progress import Progress
 
 
 class Clock:
@@ -42,9 +42,9 @@ class Clock:
 def main(seconds: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         never: dict[str, Any] = {"evaluate_every": 10**9}
-        run = Run.create(Path(folder) / "run", *resolve("comsd", "walker", "lite", **never))
+        run = Run.create(Path(folder) / "run", resolve("comsd", "walker", "lite", **never))
         prepare(run)
-        learner = run.learner()
+        learner = run.trainer()
         assert isinstance(learner, OffPolicyLearner)
         clocks = {name: Clock() for name in ("environment", "acting", "update")}
         learner.env.step = clocks["environment"].wrap(learner.env.step)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from comsd.methods import METHODS, Method
+from comsd.methods.base import Method
+from comsd.registry import METHODS
 from comsd.skills import SPACES, SkillSpace
 from comsd.types import Batch, ObsInfo
 

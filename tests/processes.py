@@ -18,7 +18,8 @@ import torch
 from comsd import checkpoint
 from comsd.cli import main
 from comsd.learners.off_policy import OffPolicyLearner
-from comsd.run import TIME_COLUMNS, Run
+from comsd.runs.run import Run
+from comsd.runs.tables import TIME_COLUMNS
 
 SMALL: dict[str, Any] = {
     "env": "hopper",
@@ -67,7 +68,7 @@ def newest(run: Path) -> str:
 def fingerprint(path: Path) -> str:
     """Hash of networks, optimisers, generators, simulator, replay and tables without times."""
     run = Run(path)
-    learner = run.learner()
+    learner = run.trainer()
     assert isinstance(learner, OffPolicyLearner)
     run.restore(learner)
     state = learner.state_dict()

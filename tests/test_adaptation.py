@@ -13,14 +13,15 @@ import pytest
 import torch
 
 import comsd
-from comsd.adaptation import FinetuneSettings, resolve_combine, resolve_finetune
+from comsd.adaptation import FinetuneSettings
 from comsd.agents.ddpg import DDPG
 from comsd.cli import main
 from comsd.errors import InputError
 from comsd.evaluation.tasks import TaskEvaluator
 from comsd.learners.off_policy import OffPolicyLearner
-from comsd.methods import METHODS
-from comsd.run import Run
+from comsd.registry import METHODS
+from comsd.resolve import resolve_combine, resolve_finetune
+from comsd.runs.run import Run
 from comsd.skills import Sphere
 from processes import call, command, fingerprint, kill_after_a_save
 
@@ -48,7 +49,7 @@ def fresh(source: Run, place: Path, critic_init: str) -> tuple[DDPG, DDPG]:
     """The agents of a fine-tuning before its first step, and of its source."""
     settings: dict[str, Any] = {"seed": 5, "adapt": {"critic_init": critic_init}}
     resolved = resolve_finetune(source, "hopper_hop", **settings)
-    learner = Run.create(place, *resolved, source).learner()
+    learner = Run.create(place, *resolved, source).trainer()
     before = source.policy
     assert isinstance(learner, OffPolicyLearner)
     assert isinstance(before, DDPG)
@@ -87,7 +88,7 @@ def test_what_is_taken_over(critic_init: str, source: Run, tmp_path: Path) -> No
 
 def test_one_skill_all_along_and_its_own_reward(tuned: Run) -> None:
     assert tuned.skill.tolist() == [0] + [0.5] * 7  # the paper's
-    learner = tuned.learner()
+    learner = tuned.trainer()
     assert isinstance(learner, OffPolicyLearner)
     tuned.restore(learner)
     batch = learner.replay.transitions()
@@ -118,14 +119,14 @@ def test_the_first_score_is_that_of_the_skill_as_it_was(source: Run, tuned: Run)
 
 
 def test_the_values_of_the_paper(source: Run) -> None:
-    config, sources = resolve_finetune(source, "hopper_flip", "paper")
+    config = resolve_finetune(source, "hopper_flip", "paper")
     agent = config.agent.__dict__
     assert config.run.steps == 100_000
     assert (agent["lr"], agent["random_steps"], agent["batch_size"]) == (2e-5, 4000, 1024)
     assert agent["hidden"] == source.config.agent.__dict__["hidden"]
     assert sources["agent.hidden"] == "the pre-trained run"
     assert (config.run.evaluate_every, config.run.rollouts) == (10_000, 10)
-    config, _ = resolve_combine(source, "hopper_flip", "paper")
+    config = resolve_combine(source, "hopper_flip", "paper")
     assert (config.run.steps, config.agent.__dict__["lr"]) == (2_000_000, 1e-4)
     assert (config.run.space, config.run.skills) == ("none", 0)
 
@@ -144,7 +145,7 @@ def test_a_flag_counts_even_if_it_names_the_default(source: Run, tmp_path: Path)
 
 
 def test_a_held_choice_is_discounted_as_several_steps(source: Run) -> None:
-    config, sources = resolve_combine(source, "hopper_hop", adapt={"hold": 3})
+    config = resolve_combine(source, "hopper_hop", adapt={"hold": 3})
     assert config.agent.__dict__["discount"] == pytest.approx(0.99**3)
     assert "hold" in sources["agent.discount"]
 
@@ -173,7 +174,7 @@ def test_kill_9_then_resume_equals_the_undisturbed_run(
 def test_best_of_k_acts_from_the_first_step(source: Run, tmp_path: Path) -> None:
     how = {"rule": "best-of-k", "tries": 4}
     run = comsd.finetune(source, task="hopper_hop", run=tmp_path / "run", steps=252, adapt=how)
-    learner = run.learner()
+    learner = run.trainer()
     assert isinstance(learner, OffPolicyLearner)
     run.restore(learner)
     batch = learner.replay.transitions()

@@ -22,12 +22,11 @@ from comsd.analysis.poses import OBLIQUE, SIDE, Puppet, colours, ellipse, extent
 from comsd.analysis.strips import POSES, control_step, draw_strips, moments
 from comsd.cli import main
 from comsd.doctor import Finding
-from comsd.envs import robot
 from comsd.envs.mujoco import HORIZON, MOTION, RobotEnv
-from comsd.envs.robots import ROBOTS
+from comsd.envs.robots import ROBOTS, robot
 from comsd.errors import InputError, RunError
 from comsd.evaluation.robots import SWEPT, Motion, RobotEvaluator, akd, ms_coverage, sweeps
-from comsd.run import Run
+from comsd.runs.run import Run
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from processes import SMALL
 

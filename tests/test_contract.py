@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from comsd.methods import METHODS
 from comsd.methods.base import Method
-from comsd.methods.files import check_critic
 from comsd.nets import MLP
+from comsd.registry import METHODS, check_critic
 from comsd.types import Batch
 from conftest import OBS, make_batch, make_method, make_space, method_cases
 

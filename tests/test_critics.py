@@ -13,8 +13,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from comsd.agents import critics
 from comsd.agents.critics import CRITICS, PIECE, Critic, PerSkill, Successor
 from comsd.agents.ddpg import DDPG, DDPGConfig
-from comsd.methods import METHODS
 from comsd.nets import MLP, Scratch
+from comsd.registry import METHODS
 from comsd.skills import OneHot, SkillSpace, Sphere
 from comsd.types import Batch, ObsInfo
 

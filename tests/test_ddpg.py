@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from comsd.agents.ddpg import DDPG, EDGE, DDPGConfig
-from comsd.envs import ENVS
 from comsd.errors import RunError
 from comsd.learners.off_policy import OffPolicyLearner
-from comsd.methods import METHODS
+from comsd.registry import ENVS, METHODS
 from comsd.skills import Box
 from comsd.types import Batch, ObsInfo
 

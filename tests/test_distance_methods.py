@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 import comsd
-from comsd.config import resolve
 from comsd.errors import InputError
 from comsd.learners.off_policy import OffPolicyLearner
-from comsd.methods import METHODS
 from comsd.methods.csd import CSD, relative_weights
 from comsd.methods.lsd import LSD
 from comsd.methods.metra import METRA
 from comsd.nets import MLP, Adam, Lipschitz, Units
+from comsd.registry import METHODS
+from comsd.resolve import resolve
 from comsd.skills import OneHot, SkillSpace, Sphere
 from comsd.terms import Dual, Moves, cosines, moves, progress
 from comsd.types import Batch, ObsInfo
@@ -178,7 +178,7 @@ def test_only_spaces_with_directions_are_accepted(name: str) -> None:
 
 @pytest.mark.parametrize("name", DISTANCE)
 def test_robots_give_windows_of_one_long_held_skill(name: str) -> None:
-    config, sources = resolve(name, "walker")
+    config = resolve(name, "walker")
     agent: Any = config.agent
     assert (agent.n_step, agent.one_skill, agent.hold) == (3, True, 200)
     space = ("one-hot", 16) if name == "csd" else ("sphere", 4)
@@ -207,7 +207,7 @@ def test_a_resumed_run_on_a_robot_equals_the_undisturbed_one(
     del settings["skills"]
     comsd.pretrain(name, run=tmp_path / "whole", **settings)
     with monkeypatch.context() as patch:
-        cycle, done = OffPolicyLearner.cycle, 0
+        cycle, done = OffPolicyLearner.train_step, 0
 
         def fails(learner: OffPolicyLearner) -> Any:
             nonlocal done
@@ -216,7 +216,7 @@ def test_a_resumed_run_on_a_robot_equals_the_undisturbed_one(
                 raise ArithmeticError
             return cycle(learner)
 
-        patch.setattr(OffPolicyLearner, "cycle", fails)
+        patch.setattr(OffPolicyLearner, "train_step", fails)
         with pytest.raises(ArithmeticError):
             comsd.pretrain(name, run=tmp_path / "broken", **settings)
     comsd.resume(tmp_path / "broken")

@@ -14,8 +14,7 @@ import test_contract as contract
 from comsd.agents.ddpg import DDPGConfig
 from comsd.cli import main
 from comsd.errors import InputError, RunError
-from comsd.methods import METHODS
-from comsd.methods.files import LOADED
+from comsd.registry import LOADED, METHODS
 from comsd.skills import SkillSpace
 from conftest import make_method, make_space
 

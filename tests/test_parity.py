@@ -16,7 +16,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from comsd.methods import METHODS
 from comsd.methods.aps import APS
 from comsd.methods.base import Method
 from comsd.methods.becl import BeCL
@@ -29,6 +28,7 @@ from comsd.methods.lsd import LSD
 from comsd.methods.metra import METRA
 from comsd.methods.smm import SMM
 from comsd.nets import MLP
+from comsd.registry import METHODS
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.terms import sinkhorn, unit
 from comsd.types import Batch, ObsInfo

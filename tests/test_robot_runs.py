@@ -18,7 +18,7 @@ import comsd
 from comsd.errors import InputError, Interrupted
 from comsd.evaluation.robots import RobotEvaluator
 from comsd.learners.off_policy import OffPolicyLearner
-from comsd.run import Run
+from comsd.runs.run import Run
 from processes import (
     SMALL,
     call,
@@ -125,7 +125,7 @@ def test_several_environments_resume_exactly_too(tmp_path: Path) -> None:
     runs = [Run(tmp_path / name) for name in ("whole", "parts")]
     states = []
     for run in runs:
-        learner = run.learner()
+        learner = run.trainer()
         run.restore(learner)
         states.append(learner.agent.act(torch.ones(1, 15), torch.ones(1, 8)))
     assert torch.equal(*states)
@@ -137,7 +137,7 @@ def test_other_critics_resume_exactly_too(
 ) -> None:
     settings = {**SMALL, "steps": 500}
     comsd.pretrain(method, run=tmp_path / "whole", **settings)
-    original = OffPolicyLearner.cycle
+    original = OffPolicyLearner.train_step
 
     def cycle(self: OffPolicyLearner) -> Any:
         if self.steps >= 350:
@@ -145,7 +145,7 @@ def test_other_critics_resume_exactly_too(
         return original(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(OffPolicyLearner, "cycle", cycle)
+        patch.setattr(OffPolicyLearner, "train_step", cycle)
         with pytest.raises(ArithmeticError):
             comsd.pretrain(method, run=tmp_path / "broken", **settings)
     comsd.resume(tmp_path / "broken")

@@ -15,11 +15,11 @@ import pytest
 import torch
 from dm_control import suite
 
-from comsd.envs import ENVS, make_task, robot
 from comsd.envs.mujoco import RobotEnv
-from comsd.envs.robots import ROBOTS
+from comsd.envs.robots import ROBOTS, robot
 from comsd.envs.simulation import Alone
 from comsd.errors import InputError, RunError
+from comsd.registry import ENVS, make_task
 
 STOCK = ["walker_stand", "walker_walk", "walker_run", "quadruped_walk", "quadruped_run"]
 STOCK += ["hopper_hop", "cheetah_run"]

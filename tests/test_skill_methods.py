@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 import comsd
-from comsd.config import resolve
 from comsd.envs.robots import ROBOTS
 from comsd.evaluation.robots import RobotEvaluator
 from comsd.learners.off_policy import OffPolicyLearner
@@ -21,7 +20,8 @@ from comsd.methods.dads import DADS
 from comsd.methods.diayn import DIAYN
 from comsd.methods.smm import SMM, SMMConfig
 from comsd.nets import MLP
-from comsd.run import Run
+from comsd.resolve import resolve
+from comsd.runs.run import Run
 from comsd.skills import Box, OneHot, SkillSpace
 from comsd.terms import chance, partners
 from comsd.types import Batch, ObsInfo
@@ -298,7 +298,7 @@ VALUES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("robot", ROBOTS)
 @pytest.mark.parametrize("name", VALUES)
 def test_values_on_robots(name: str, robot: str) -> None:
-    config, sources = resolve(name, robot)
+    config = resolve(name, robot)
     groups = config.to_json()
     names = {
         "run": ("space", "skills"),
@@ -312,7 +312,7 @@ def test_values_on_robots(name: str, robot: str) -> None:
 
 def learner_of(path: Path) -> OffPolicyLearner:
     run = Run(path)
-    learner = run.learner()
+    learner = run.trainer()
     assert isinstance(learner, OffPolicyLearner)
     run.restore(learner)
     return learner

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from comsd.envs.base import Array, Step
 from comsd.envs.skills import SkillEnv
-from comsd.methods import METHODS
+from comsd.registry import METHODS
 from comsd.replay import Layout, Replay
 from comsd.rules import BestOf, Prior, Regress, Resample, Rule
 from comsd.skills import Box, NoSkill, OneHot, SkillSpace, Sphere

@@ -7,11 +7,10 @@
 
 from comsd.analysis import Analysis
 from comsd.api import Evaluation, analyse, combine, evaluate, finetune, load, pretrain, resume
-from comsd.envs import make_task
 from comsd.errors import InputError, RunError
-from comsd.methods import METHODS, Method, MethodConfig
-from comsd.methods.files import register_file
-from comsd.run import Run
+from comsd.methods.base import Method, MethodConfig
+from comsd.registry import METHODS, make_task, register_file
+from comsd.runs.run import Run
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.types import Batch
 

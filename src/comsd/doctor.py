@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from comsd import gl
+from comsd.agents.base import check_compiler
 from comsd.analysis.video import has_ffmpeg
-from comsd.compiling import check_compiler
-from comsd.envs import ENVS
 from comsd.errors import InputError
-from comsd.run import provenance
+from comsd.registry import ENVS
+from comsd.runs.provenance import provenance
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from comsd.evaluation import Evaluator
-from comsd.run import Run
+from comsd.runs.run import Run
 
 
-def draw_skills(run: Run, look: Evaluator) -> Path:
+def draw_skills(run: Run, evaluator: Evaluator) -> Path:
     """Draw what each skill of a run does; returns the path of the picture."""
     from matplotlib.figure import Figure  # only who draws waits for it
 
     settings = run.config.run
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot()
-    look.draw(axes, run.policy)
+    evaluator.draw(axes, run.policy)
     about = f"{settings.method}, {settings.skills} skills"
     if not run.pretrains:
         about = f"{settings.stage} on {settings.env}"

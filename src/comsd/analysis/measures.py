@@ -25,7 +25,7 @@ from comsd.skills import Box, OneHot, SkillSpace, Sphere
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from comsd.run import Run
+    from comsd.runs.run import Run
 
 DPI = 150
 SUMMARIES = {  # as the paper calls them: our metrics

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from comsd.envs import robot
 from comsd.envs.mujoco import Robot
-from comsd.envs.robots import Planar
+from comsd.envs.robots import Planar, robot
 from comsd.envs.simulation import Doubles
 
 Pixels = NDArray[np.uint8]  # (height, width, 3)

@@ -6,6 +6,7 @@ Seven tasks are the DeepMind Control Suite's, nine are URLB's. All rewards lie i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import mujoco
 import numpy as np
@@ -232,3 +233,8 @@ class Quadruped(Robot):
 
 
 ROBOTS: dict[str, type[Robot]] = {r.name: r for r in (Walker, Quadruped, Hopper, Cheetah)}
+
+
+@cache
+def robot(name: str) -> Robot:
+    return ROBOTS[name]()

@@ -11,7 +11,7 @@ from comsd.evaluation.robots import RobotEvaluator
 from comsd.evaluation.tasks import TaskEvaluator
 
 if TYPE_CHECKING:
-    from comsd.run import Run
+    from comsd.runs.run import Run
 
 EVALUATORS: dict[str, Callable[[Run], Evaluator]] = {
     "maze": MazeEvaluator,
@@ -20,8 +20,8 @@ EVALUATORS: dict[str, Callable[[Run], Evaluator]] = {
 }
 
 
-def evaluator(run: Run) -> Evaluator:
+def make_evaluator(run: Run) -> Evaluator:
     return EVALUATORS[run.spec.families[0]](run)
 
 
-__all__ = ["EVALUATORS", "Evaluator", "evaluator"]
+__all__ = ["EVALUATORS", "Evaluator", "make_evaluator"]

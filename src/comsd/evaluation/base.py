@@ -11,7 +11,8 @@ import torch
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from comsd.learners.base import Learner, Policy
+    from comsd.learners.base import Policy
+    from comsd.training.trainer import Trainer
 
 
 class Stopped(Exception):  # noqa: N818 (not an error)
@@ -41,18 +42,20 @@ class Evaluator(Protocol):
     """Rolls out what a run has learned and says what it does."""
 
     meanings: ClassVar[dict[str, str]]  # of every metric
-    headline: dict[str, str]  # short names of the few metrics that progress shows
+    progress_metrics: dict[str, str]  # short names of the few metrics that progress shows
     bounds: dict[str, float]  # what stands for a published claim here; may be empty
     at_start: ClassVar[bool]  # is there something to see before the first step?
 
-    def follow(self, learner: Learner, stopped: Callable[[], bool]) -> dict[str, float] | None:
+    def evaluate_during_training(
+        self, trainer: Trainer, stopped: Callable[[], bool]
+    ) -> dict[str, float] | None:
         """The metrics to keep an eye on in training; few enough to cost little.
 
         None if `stopped` says so before it is done.
         """
         ...
 
-    def measure(self, policy: Policy | None, **options: bool) -> dict[str, float]:
+    def evaluate(self, policy: Policy | None, **options: bool) -> dict[str, float]:
         """The metrics of a policy, or of random actions if there is none."""
         ...
 

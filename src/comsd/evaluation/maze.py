@@ -17,13 +17,14 @@ from scipy.special import entr
 
 from comsd.envs.maze import MAZES, Maze, MazeEnv
 from comsd.evaluation.base import Stopped, never
-from comsd.learners.base import Learner, Policy
+from comsd.learners.base import Policy
 from comsd.skills import SkillSpace
+from comsd.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from comsd.run import Run
+    from comsd.runs.run import Run
 
 Cells = NDArray[np.int64]
 
@@ -199,7 +200,7 @@ class MazeEvaluator:
 
     meanings: ClassVar[dict[str, str]] = MEANINGS
     at_start: ClassVar[bool] = False
-    headline: dict[str, str] = {
+    progress_metrics: dict[str, str] = {
         "occupancy_entropy": "coverage",
         "identification": "5-NN",
         "end_information": "I(z;end)",
@@ -214,16 +215,18 @@ class MazeEvaluator:
         named = run.spec.name == "maze-tree" and settings.space == "one-hot"
         self.bounds = CLAIMS.get(settings.skills, {}) if named else {}
 
-    def follow(self, learner: Learner, stopped: Callable[[], bool]) -> dict[str, float] | None:
+    def evaluate_during_training(
+        self, trainer: Trainer, stopped: Callable[[], bool]
+    ) -> dict[str, float] | None:
         self.stopped = stopped
         try:
-            return self.measure(learner.agent)
+            return self.evaluate(trainer.policy)
         except Stopped:
             return None
         finally:
             self.stopped = never
 
-    def measure(self, policy: Policy | None, **options: bool) -> dict[str, float]:
+    def evaluate(self, policy: Policy | None, **options: bool) -> dict[str, float]:
         what, stopped = (self.maze, policy, self.space, self.per_skill, self.seed), self.stopped
         seen = rollouts(*what, stopped=stopped, **options)
         return measure(self.maze, *seen, self.seed, stopped)

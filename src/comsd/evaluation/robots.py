@@ -18,23 +18,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from comsd.agents.ddpg import DDPGConfig
-from comsd.envs import robot
 from comsd.envs.base import Array
 from comsd.envs.mujoco import HORIZON, MOTION, RobotEnv
+from comsd.envs.robots import robot
 from comsd.envs.simulation import Doubles
 from comsd.errors import InputError
 from comsd.evaluation.base import Stopped, acting, never
-from comsd.learners.base import Learner, Policy
+from comsd.learners.base import Policy
 from comsd.methods.base import Method
 from comsd.skills import Box, OneHot, SkillSpace
 from comsd.terms import chance, knn_distances, retrieval
+from comsd.training.trainer import Trainer
 from comsd.types import Batch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from comsd.run import Run
+    from comsd.runs.run import Run
 
 States = NDArray[np.float32]  # (skills, time, O)
 
@@ -121,12 +121,12 @@ class RobotEvaluator:
     def __init__(self, run: Run) -> None:
         self.robot, self.space = robot(run.spec.name), run.space
         self.rollouts = max(2, run.config.run.rollouts)
-        agent = run.config.agent
-        assert isinstance(agent, DDPGConfig)
-        self.hold, self.n = min(agent.hold, HORIZON), agent.n_step
+        train = run.config.train
+        self.hold = min(getattr(train, "hold", HORIZON), HORIZON)
+        self.n = getattr(train, "n_step", 1)
         # the flag's, where there is one
         self.followed, self.followed_skills = list(sweeps(self.space).items())[-2]
-        self.headline = {
+        self.progress_metrics = {
             "health/retrieval": "retrieval",
             "held_out_retrieval": "held out",
             f"akd_range_{self.followed}": "AKD range",
@@ -200,12 +200,14 @@ class RobotEvaluator:
             },
         }
 
-    def follow(self, learner: Learner, stopped: Callable[[], bool]) -> dict[str, float] | None:
-        policy, skills = learner.agent, self.followed_skills
+    def evaluate_during_training(
+        self, trainer: Trainer, stopped: Callable[[], bool]
+    ) -> dict[str, float] | None:
+        policy, skills = trainer.policy, self.followed_skills
         self.stopped = stopped
         try:
             states = self.roll_out(policy, skills, [0] * len(skills))
-            return self.figures(self.followed, states) | self.held_out(policy, learner.method)
+            return self.figures(self.followed, states) | self.held_out(policy, trainer.method)
         except Stopped:
             return None
         finally:
@@ -256,7 +258,7 @@ class RobotEvaluator:
         method.train()
         return scores
 
-    def measure(self, policy: Policy | None, **options: bool) -> dict[str, float]:
+    def evaluate(self, policy: Policy | None, **options: bool) -> dict[str, float]:
         if options.get("random_start"):
             raise InputError("random_start is for mazes; robots always start anew")
         if options.get("greedy"):

@@ -16,12 +16,13 @@ from torch import Tensor
 from comsd.envs.base import Array
 from comsd.errors import InputError
 from comsd.evaluation.base import Stopped, acting, never
-from comsd.learners.base import Learner, Policy
+from comsd.learners.base import Policy
+from comsd.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from comsd.run import Run
+    from comsd.runs.run import Run
 
 
 class TaskEvaluator:
@@ -32,7 +33,7 @@ class TaskEvaluator:
         "return_sd": "standard deviation over the episodes",
         "return_without_noise": "mean return with the controller's mean actions",
     }
-    headline: dict[str, str] = {"return": "return", "ddpg/q": "Q"}
+    progress_metrics: dict[str, str] = {"return": "return", "ddpg/q": "Q"}
     at_start: ClassVar[bool] = True
 
     def __init__(self, run: Run) -> None:
@@ -78,20 +79,22 @@ class TaskEvaluator:
             figures["return_without_noise"] = float(calm.mean())
         return figures
 
-    def follow(self, learner: Learner, stopped: Callable[[], bool]) -> dict[str, float] | None:
-        skill = learner.settled
+    def evaluate_during_training(
+        self, trainer: Trainer, stopped: Callable[[], bool]
+    ) -> dict[str, float] | None:
+        skill = trainer.selected_skill
         if skill is None:  # the rule is still searching
             return {}
         try:
-            return self.score(learner.agent, skill, stopped)
+            return self.score(trainer.policy, skill, stopped)
         except Stopped:
             return None
 
-    def measure(self, policy: Policy | None, **options: bool) -> dict[str, float]:
+    def evaluate(self, policy: Policy | None, **options: bool) -> dict[str, float]:
         if any(options.values()):
             name = next(name for name, value in options.items() if value)
             raise InputError(f"{name} is for pre-training runs; tasks are scored in one way")
-        return self.score(policy, self.run.skill, never)
+        return self.score(policy, self.run.selected_skill, never)
 
     def draw(self, axes: Axes, policy: Policy) -> None:
         """The learning curve."""
