@@ -90,7 +90,7 @@ def extra(name: str, works: bool, use: str) -> Finding:
 def compiler() -> Finding:
     what = "C++ compiler, for --agent.compile"
     try:
-        check_compiler(torch.device("cpu"))
+        check_compiler("cpu")
     except InputError:
         advice = "Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++"
         return Finding(what, False, "not found", advice)

@@ -200,7 +200,7 @@ class Run:
 
     def load_method(self) -> Method:
         """The trained representation alone, on the CPU."""
-        method = factory.make_method(self.config, self.make_env(1, 0), torch.device("cpu"))
+        method = factory.make_method(self.config, self.make_env(1, 0).obs_spec, torch.device("cpu"))
         return self._load(method, "method").eval()
 
     def _read(self, branch: str) -> dict[str, Any]:
