@@ -8,19 +8,30 @@ import numpy as np
 import pytest
 import torch
 
+<<<<<<< HEAD
 from comsd.methods.base import Method
 from comsd.registry import METHODS
+=======
+from comsd.methods import METHODS
+from comsd.methods.base import Method
+from comsd.nn import Network
+>>>>>>> core
 from comsd.skills import SPACES, SkillSpace
-from comsd.types import Batch, ObsInfo
+from comsd.types import Batch, ObsSpec
 
 torch.set_num_threads(1)
 
-OBS = ObsInfo(2, torch.tensor([0.0, -3.5]), torch.tensor([3.7, 1.6]))
+OBS = ObsSpec((2,), "float32", np.array([0.0, -3.5], np.float32), np.array([3.7, 1.6], np.float32))
 
 
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+def plain_obs(dim: int) -> ObsSpec:
+    """Observations that networks see as they are."""
+    return ObsSpec((dim,), "float32", np.zeros(dim, np.float32), np.ones(dim, np.float32))
 
 
 def make_batch(space: SkillSpace, rows: int, seed: int = 0) -> Batch:
@@ -35,13 +46,23 @@ def make_batch(space: SkillSpace, rows: int, seed: int = 0) -> Batch:
 def make_method(
     name: str, space: SkillSpace, family: str | None = "maze", **values: object
 ) -> Method:
-    """A method as it is in the maze, narrow, with other values where given."""
+    """A method with its values for the maze, narrow, with other values where given."""
     method = METHODS[name]
     tuned = method.config_class.tuned.get(family, {}) if family else {}
     settings: dict[str, Any] = {key: s.value for key, s in tuned.items() if "." not in key}
     settings |= {"hidden": 16, "init": "uniform"} | values
     torch.manual_seed(0)
     return method(method.config_class(**settings), space, OBS)
+
+
+@torch.no_grad()
+def make_constant(net: Network, output: list[float]) -> None:
+    """Make a network answer the same to every input."""
+    for parameter in net.parameters():
+        parameter.zero_()
+    bias = net.out.bias
+    assert isinstance(bias, torch.Tensor)
+    bias.copy_(torch.tensor(output))
 
 
 def method_cases() -> list[tuple[str, str]]:

@@ -1,171 +1,95 @@
-"""Who chooses the skill, and the environment whose action is one."""
+"""Which skill acts: the prior, or a selection rule of fine-tuning."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from comsd.envs.base import Array, Step
-from comsd.envs.skills import SkillEnv
-from comsd.registry import METHODS
-from comsd.replay import Layout, Replay
-from comsd.rules import BestOf, Prior, Regress, Resample, Rule
-from comsd.skills import Box, NoSkill, OneHot, SkillSpace, Sphere
+from comsd.methods import METHODS
+from comsd.skills import Box, OneHot, Sphere
+from comsd.training.skill_selection import (
+    BestOfK,
+    ResampleSkill,
+    RewardRegression,
+    SampleSkill,
+    SkillSelector,
+)
 from comsd.types import Batch
 
 
-def unseen() -> Batch:
-    raise AssertionError("no look at the experience is needed")
+def not_asked() -> Batch:
+    raise AssertionError("the experience so far plays no part here")
 
 
-def seen(skill: Tensor, reward: list[float]) -> Batch:
+def experience(skill: Tensor, reward: list[float]) -> Batch:
     rows = len(reward)
     empty = torch.zeros(rows, 1)
     rewards = torch.tensor(reward, dtype=torch.float32)
     return Batch(empty, empty, empty, empty, skill, rewards, torch.ones(rows))
 
 
-def test_the_prior_draws_anew_and_a_settled_rule_never(rng: np.random.Generator) -> None:
-    prior, skill = Prior(Box(3)), torch.tensor([0.1, 0.2, 0.3])
-    assert not torch.equal(prior.choose(2, 0, rng, unseen), prior.choose(2, 50, rng, unseen))
-    assert prior.skill is None
+def test_the_prior_draws_anew_and_a_selected_skill_stays(rng: np.random.Generator) -> None:
+    prior, skill = SampleSkill(Box(3)), torch.tensor([0.1, 0.2, 0.3])
+    assert not torch.equal(prior.choose(2, 0, rng, not_asked), prior.choose(2, 50, rng, not_asked))
+    assert prior.selected_skill is None
     for steps in (0, 4000):
-        assert torch.equal(Rule(skill).choose(2, steps, rng, unseen), torch.stack([skill] * 2))
+        assert torch.equal(
+            SkillSelector(skill).choose(2, steps, rng, not_asked), torch.stack([skill] * 2)
+        )
 
 
 def test_resample_goes_on_drawing_and_shows_what_acts(rng: np.random.Generator) -> None:
-    rule = Resample(OneHot(4), torch.eye(4)[2])
-    assert rule.skill is not None
-    assert torch.equal(rule.skill, torch.eye(4)[2])  # for a look before the first step
-    drawn = torch.stack([rule.choose(2, 0, rng, unseen) for _ in range(20)])
+    selector = ResampleSkill(OneHot(4), torch.eye(4)[2])
+    assert selector.selected_skill is not None
+    assert torch.equal(selector.selected_skill, torch.eye(4)[2])  # for a look before the first step
+    drawn = torch.stack([selector.choose(2, 0, rng, not_asked) for _ in range(20)])
     assert len(drawn[:, 0].unique(dim=0)) == 4
-    again = Resample(OneHot(4), torch.eye(4)[0])
-    again.load_state_dict(rule.state_dict())
-    assert again.skill is not None
-    assert torch.equal(again.skill, drawn[-1, 0])
+    again = ResampleSkill(OneHot(4), torch.eye(4)[0])
+    again.load_state_dict(selector.state_dict())
+    assert again.selected_skill is not None
+    assert torch.equal(again.selected_skill, drawn[-1, 0])
 
 
 def test_best_of_k_tries_each_once_and_keeps_the_best(rng: np.random.Generator) -> None:
     candidates = torch.eye(3)
-    rule = BestOf(candidates)
-    assert rule.acts
-    tried = torch.cat([rule.choose(1, 0, rng, unseen) for _ in range(3)])
+    selector = BestOfK(candidates)
+    assert selector.acts_at_once
+    tried = torch.cat([selector.choose(1, 0, rng, not_asked) for _ in range(3)])
     assert torch.equal(tried, candidates)
     # Means 1, 2 and 1.5: the second, though the third has the best single step.
     rows = candidates[[0, 0, 1, 1, 2, 2]]
-    chosen = rule.choose(2, 0, rng, lambda: seen(rows, [1, 1, 2, 2, 0, 3]))
+    chosen = selector.choose(2, 0, rng, lambda: experience(rows, [1, 1, 2, 2, 0, 3]))
     assert torch.equal(chosen, candidates[[1, 1]])
-    again = BestOf(candidates)
-    again.load_state_dict(rule.state_dict())
-    assert torch.equal(again.choose(1, 0, rng, unseen), candidates[[1]])
+    again = BestOfK(candidates)
+    again.load_state_dict(selector.state_dict())
+    assert torch.equal(again.choose(1, 0, rng, not_asked), candidates[[1]])
 
 
-def test_regress_waits_until_enough_was_seen(rng: np.random.Generator) -> None:
-    rule = Regress(Sphere(2), 100, lambda batch: batch.reward[:2])
-    assert not torch.equal(rule.choose(1, 50, rng, unseen), rule.choose(1, 99, rng, unseen))
-    wanted = rule.choose(1, 100, rng, lambda: seen(torch.zeros(3, 2), [0.6, 0.8, 0.0]))
+def test_best_of_k_with_several_environments(rng: np.random.Generator) -> None:
+    """Three candidates for two environments, then one; a candidate without rows is passed over."""
+    selector = BestOfK(torch.eye(3))
+    assert selector.choose(2, 0, rng, not_asked).argmax(-1).tolist() == [0, 1]
+    assert selector.choose(2, 0, rng, not_asked).argmax(-1).tolist() == [2, 0]
+    past = experience(torch.eye(3)[[0, 2]], [-2, -1])
+    assert selector.choose(1, 0, rng, lambda: past).argmax(-1).tolist() == [2]
+    assert selector.selected_skill is not None
+    assert selector.selected_skill.tolist() == [0, 0, 1]
+
+
+def test_reward_regression_waits_for_enough_steps(rng: np.random.Generator) -> None:
+    selector = RewardRegression(Sphere(2), 100, lambda batch: batch.reward[:2])
+    assert not torch.equal(
+        selector.choose(1, 50, rng, not_asked), selector.choose(1, 99, rng, not_asked)
+    )
+    wanted = selector.choose(1, 100, rng, lambda: experience(torch.zeros(3, 2), [0.6, 0.8, 0.0]))
     assert wanted.tolist() == [[pytest.approx(0.6), pytest.approx(0.8)]]
-    assert torch.equal(rule.choose(1, 150, rng, unseen), wanted)
+    assert torch.equal(selector.choose(1, 150, rng, not_asked), wanted)
 
 
-def test_the_usual_skills() -> None:
-    assert METHODS["comsd"].usual_skill(Box(4)).tolist() == [0, 0.5, 0.5, 0.5]  # pyright: ignore[reportOptionalMemberAccess]
-    assert METHODS["cic"].usual_skill(Box(3)).tolist() == [0.5] * 3  # pyright: ignore[reportOptionalMemberAccess]
-    assert METHODS["diayn"].usual_skill(OneHot(3)) is None
+def test_default_skills() -> None:
+    assert METHODS["comsd"].default_skill(Box(4)).tolist() == [0, 0.5, 0.5, 0.5]  # pyright: ignore[reportOptionalMemberAccess]
+    assert METHODS["cic"].default_skill(Box(3)).tolist() == [0.5] * 3  # pyright: ignore[reportOptionalMemberAccess]
+    assert METHODS["diayn"].default_skill(OneHot(3)) is None
     assert METHODS["comsd"].candidates(Box(2), 3).tolist() == [[0, 0.5], [0.5, 0.5], [1, 0.5]]
-
-
-def test_single_steps_of_a_replay_do_not_cross_episodes() -> None:
-    replay = Replay(Layout(100, 1, 1, 1, 1, horizon=3, hold=3), torch.device("cpu"))
-    for episode in range(2):
-        replay.begin(np.full((1, 1), 10.0 * episode, np.float32))
-        replay.hold(torch.full((1, 1), float(episode)))
-        for t in range(1, 4):
-            reached = np.full((1, 1), 10.0 * episode + t, np.float32)
-            replay.add(np.zeros((1, 1), np.float32), np.full(1, 0.1 * t), reached, t == 3)
-    batch = replay.transitions()
-    assert batch.obs.flatten().tolist() == [0, 1, 2, 10, 11, 12]
-    assert batch.next_obs.flatten().tolist() == [1, 2, 3, 11, 12, 13]
-    assert batch.skill.flatten().tolist() == [0, 0, 0, 1, 1, 1]
-    assert batch.reward.tolist() == pytest.approx([0.1, 0.2, 0.3] * 2)
-
-
-class Counter:
-    """Counts up by its action; the reward is where it is."""
-
-    num_envs = obs_dim = action_dim = repeat = 1
-    horizon = 5
-    obs_mean, obs_std = np.zeros(1, np.float32), np.ones(1, np.float32)
-
-    def reset(self) -> Array:
-        self.at, self.clock = 0.0, 0
-        return np.zeros((1, 1), np.float32)
-
-    def step(self, action: Array) -> Step:
-        self.at += float(action[0, 0])
-        self.clock += 1
-        at = np.full((1, 1), self.at, np.float32)
-        return Step(at, at[:, 0].astype(np.float64), self.clock == self.horizon)
-
-    def state_dict(self) -> dict[str, float]:
-        return {"at": self.at, "clock": self.clock}
-
-    def load_state_dict(self, state: dict[str, float]) -> None:
-        self.at, self.clock = state["at"], int(state["clock"])
-
-
-class FirstOfSkill:
-    """The action is the skill's first number."""
-
-    def act(self, obs: Any, skill: Tensor, rng: np.random.Generator | None = None) -> Tensor:
-        return skill[:, :1]
-
-    def player(self, skill: Tensor, rng: np.random.Generator | None) -> Callable[[Array], Array]:
-        assert rng is None  # the frozen policy takes its mean actions
-        return lambda _: skill[:, :1].numpy()
-
-
-def controlled(space: SkillSpace, hold: int = 1, decode: bool = True) -> SkillEnv:
-    return SkillEnv(Counter(), FirstOfSkill(), space, hold, 0.5, decode)
-
-
-def test_the_action_of_a_controller_is_the_skill() -> None:
-    env = controlled(Box(2))
-    env.reset()
-    assert env.action_dim == 2
-    step = env.step(np.array([[1.0, -1.0]], np.float32))  # -> (1, 0)
-    assert step.obs.item() == 1
-    assert env.step(np.array([[0.0, 0.0]], np.float32)).obs.item() == 1.5  # -> (.5, .5)
-    plain = controlled(Box(2), decode=False)
-    plain.reset()
-    assert plain.step(np.array([[-1.0, 0.0]], np.float32)).obs.item() == -1
-    hot = controlled(OneHot(2))
-    hot.reset()
-    assert hot.step(np.array([[0.2, 0.1]], np.float32)).obs.item() == 1
-    assert hot.step(np.array([[0.1, 0.2]], np.float32)).obs.item() == 1
-
-
-def test_a_held_choice_earns_the_discounted_sum_and_ends_with_the_episode() -> None:
-    env = controlled(Box(1), hold=2)
-    env.reset()
-    assert (env.horizon, env.repeat) == (3, 2)
-    ones = np.ones((1, 1), np.float32)
-    first = env.step(ones)  # rewards 1 and 2
-    assert (first.reward.item(), first.last) == (1 + 0.5 * 2, False)
-    state = env.state_dict()
-    second = env.step(ones)  # 3 and 4
-    assert second.reward.item() == 3 + 0.5 * 4
-    last = env.step(ones)  # 5, and the episode is over
-    assert (last.reward.item(), last.last) == (5, True)
-    env.load_state_dict(state)
-    assert env.step(ones).reward.item() == 3 + 0.5 * 4
-
-
-def test_an_agent_without_skills_has_the_empty_one(rng: np.random.Generator) -> None:
-    assert NoSkill(0).sample(3, rng).shape == (3, 0)
-    assert NoSkill(0).centre().shape == (0,)

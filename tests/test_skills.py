@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from comsd.skills import SPACES, Box, OneHot, SkillSpace, Sphere
+from comsd.skills import SPACES, Box, NoSkill, OneHot, SkillSpace, Sphere
 
 
 @pytest.mark.parametrize("space", [OneHot(6), Box(4), Sphere(5)])
@@ -45,17 +45,17 @@ def test_flags_run_along_the_whole_range(space: SkillSpace, n: int) -> None:
 
 
 @pytest.mark.parametrize("kind", SPACES)
-def test_distinct_gives_every_skill_back(kind: str, rng: np.random.Generator) -> None:
+def test_unique_gives_every_skill_back(kind: str, rng: np.random.Generator) -> None:
     skill = SPACES[kind](4).sample(50, rng)
-    skills, owner = SPACES[kind](4).distinct(skill)
-    assert torch.equal(skills if owner is None else owner @ skills, skill)
-    assert (owner is None) == (kind != "one-hot")
+    skills, assignment = SPACES[kind](4).unique(skill)
+    assert torch.equal(skills if assignment is None else assignment @ skills, skill)
+    assert (assignment is None) == (kind != "one-hot")
 
 
-def test_one_hot_spreads_evenly(rng: np.random.Generator) -> None:
+def test_one_hot_balances_the_counts(rng: np.random.Generator) -> None:
     """50 episodes: 5 of each of 10 skills; 8 or 9 of each of 6, not always the same ones."""
-    assert OneHot(10).spread(50, rng).sum(0).tolist() == [5] * 10
-    counts = torch.stack([OneHot(6).spread(50, rng).sum(0) for _ in range(20)])
+    assert OneHot(10).sample_balanced(50, rng).sum(0).tolist() == [5] * 10
+    counts = torch.stack([OneHot(6).sample_balanced(50, rng).sum(0) for _ in range(20)])
     assert set(counts.flatten().tolist()) == {8, 9}
     assert bool((counts.std(0) > 0).all())
 
@@ -65,9 +65,9 @@ def test_six_maze_skills_are_flagged_in_equal_steps() -> None:
 
 
 def test_one_hot_listing_has_each_skill_once() -> None:
-    skills, owner = OneHot(3).distinct(torch.eye(3)[[2, 2, 0]])
+    skills, assignment = OneHot(3).unique(torch.eye(3)[[2, 2, 0]])
     assert skills.tolist() == torch.eye(3).tolist()
-    assert owner.argmax(-1).tolist() == [2, 2, 0]
+    assert assignment.argmax(-1).tolist() == [2, 2, 0]
 
 
 def test_centred_one_hot() -> None:
@@ -83,17 +83,17 @@ def test_decoding_of_a_controllers_action() -> None:
     assert Sphere(2).decode(torch.tensor([[3.0, 4.0]]))[0].tolist() == pytest.approx([0.6, 0.8])
 
 
-def test_others_of_one_hot_skills_are_all_the_others_once() -> None:
+def test_alternatives_of_one_hot_skills_are_all_others_once() -> None:
     skill = torch.eye(4)[[1, 3]]
-    others = OneHot(4).others(skill, 100).argmax(-1)  # (3, 2)
+    others = OneHot(4).alternatives(skill, 100).argmax(-1)  # (3, 2)
     assert [sorted(column) for column in others.T.tolist()] == [[0, 2, 3], [0, 1, 2]]
 
 
 @pytest.mark.parametrize("space", [Box(4), Sphere(5)])
-def test_others_of_continuous_skills_are_draws_from_the_prior(space: SkillSpace) -> None:
+def test_alternatives_of_continuous_skills_are_draws_from_the_prior(space: SkillSpace) -> None:
     torch.manual_seed(0)
     skill = torch.zeros(2, space.dim)
-    others = space.others(skill, 20_000)
+    others = space.alternatives(skill, 20_000)
     assert others.shape == (20_000, 2, space.dim)
     assert torch.equal(others[:, 0], others[:, 1])  # shared by the rows
     lengths = others.norm(dim=-1)
@@ -107,3 +107,8 @@ def test_grids() -> None:
     assert Box(2).grid(3).tolist() == [[0, 0], [0.5, 0.5], [1, 1]]
     assert Sphere(3).grid(4).norm(dim=-1).tolist() == pytest.approx([1] * 4)
     assert math.isclose(Sphere(3).grid(4)[1, 1].item(), 1)
+
+
+def test_an_agent_without_skills_has_the_empty_one(rng: np.random.Generator) -> None:
+    assert NoSkill(0).sample(3, rng).shape == (3, 0)
+    assert NoSkill(0).centre().shape == (0,)

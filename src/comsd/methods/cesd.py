@@ -23,11 +23,7 @@ from torch.nn import functional as F
 
 from comsd.config import Setting, setting, sourced
 from comsd.methods.base import Method
-from comsd.methods.contrastive import (
-    ContrastiveConfig,
-    ContrastiveEncoder,
-    ContrastiveFeatures,
-)
+from comsd.methods.contrastive import ContrastiveConfig, ContrastiveEncoder, ContrastiveFeatures
 from comsd.methods.entropy import ParticleEntropy
 from comsd.skills import OneHot, SkillSpace
 from comsd.types import Batch, Metrics, ObsSpec

@@ -16,11 +16,7 @@ from torch import Tensor
 
 from comsd.config import Setting, sourced
 from comsd.methods.base import Method
-from comsd.methods.contrastive import (
-    ContrastiveConfig,
-    ContrastiveEncoder,
-    ContrastiveFeatures,
-)
+from comsd.methods.contrastive import ContrastiveConfig, ContrastiveEncoder, ContrastiveFeatures
 from comsd.methods.entropy import ParticleEntropy
 from comsd.methods.statistics import by_tercile
 from comsd.skills import SkillSpace

@@ -21,11 +21,7 @@ from torch import Tensor
 from comsd.config import Setting, setting, sourced
 from comsd.errors import InputError
 from comsd.methods.base import Method
-from comsd.methods.contrastive import (
-    ContrastiveConfig,
-    ContrastiveEncoder,
-    ContrastiveFeatures,
-)
+from comsd.methods.contrastive import ContrastiveConfig, ContrastiveEncoder, ContrastiveFeatures
 from comsd.methods.entropy import ParticleEntropy
 from comsd.methods.statistics import by_tercile
 from comsd.nn import MLP
