@@ -27,7 +27,7 @@ import comsd
 from comsd.adaptation import resolve_finetune, resolve_scratch
 from comsd.agents.ddpg import DDPG
 from comsd.config import resolve
-from comsd.envs.simulation import stop_clock
+from comsd.envs.simulation import disable_timer
 from comsd.evaluation.tasks import TaskEvaluator
 from comsd.learners.off_policy import OffPolicyLearner
 from comsd.run import Run
@@ -84,7 +84,7 @@ def evaluation(folder: Path, preset: str, threads: int, rounds: int) -> None:
     env = suite.load("walker", "run", task_kwargs={"random": 0})
 
     def ours() -> None:
-        stop_clock()
+        disable_timer()
         look.returns(agent, skill)
 
     def single() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from comsd.config import resolve
-from comsd.evaluation import evaluator
+from comsd.evaluation import make_evaluator
 from comsd.learners.off_policy import OffPolicyLearner
 from comsd.loop import Stop, advance, prepare
 from comsd.progress import Progress
@@ -53,7 +53,7 @@ def main(seconds: float) -> None:
         learner.agent.update = clocks["update"].wrap(learner.agent.update)
         player = learner.agent.player
         learner.agent.player = lambda skill, rng: clocks["acting"].wrap(player(skill, rng))
-        look = evaluator(run)
+        look = make_evaluator(run)
         with Progress(run.config.run.steps, 0, {}, lambda _: None) as progress:
             while learner.steps < run.config.agent.random_steps + 400:  # pyright: ignore
                 advance(run, learner, look, lambda: 0.0, progress, Stop())

@@ -116,7 +116,8 @@ def learner(num_envs: int = 1, **values: object) -> OffPolicyLearner:
         **values,
     }
     env = ENVS["cheetah"].make(num_envs, 0)
-    info = ObsInfo(env.obs_dim, torch.zeros(env.obs_dim), torch.ones(env.obs_dim))
+    dim = env.obs_spec.dim
+    info = ObsInfo(dim, torch.zeros(dim), torch.ones(dim))
     torch.manual_seed(0)
     agent = DDPG(DDPGConfig(**small), SPACE, info, env.action_dim)  # pyright: ignore
     method = METHODS["comsd"](METHODS["comsd"].config_class(hidden=8, k=4), SPACE, info)  # pyright: ignore

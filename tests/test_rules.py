@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from comsd.envs.base import Array, Step
-from comsd.envs.skills import SkillEnv
 from comsd.methods import METHODS
 from comsd.replay import Layout, Replay
 from comsd.rules import BestOf, Prior, Regress, Resample, Rule
-from comsd.skills import Box, NoSkill, OneHot, SkillSpace, Sphere
+from comsd.skills import Box, NoSkill, OneHot, Sphere
 from comsd.types import Batch
 
 
@@ -93,77 +88,6 @@ def test_single_steps_of_a_replay_do_not_cross_episodes() -> None:
     assert batch.next_obs.flatten().tolist() == [1, 2, 3, 11, 12, 13]
     assert batch.skill.flatten().tolist() == [0, 0, 0, 1, 1, 1]
     assert batch.reward.tolist() == pytest.approx([0.1, 0.2, 0.3] * 2)
-
-
-class Counter:
-    """Counts up by its action; the reward is where it is."""
-
-    num_envs = obs_dim = action_dim = repeat = 1
-    horizon = 5
-    obs_mean, obs_std = np.zeros(1, np.float32), np.ones(1, np.float32)
-
-    def reset(self) -> Array:
-        self.at, self.clock = 0.0, 0
-        return np.zeros((1, 1), np.float32)
-
-    def step(self, action: Array) -> Step:
-        self.at += float(action[0, 0])
-        self.clock += 1
-        at = np.full((1, 1), self.at, np.float32)
-        return Step(at, at[:, 0].astype(np.float64), self.clock == self.horizon)
-
-    def state_dict(self) -> dict[str, float]:
-        return {"at": self.at, "clock": self.clock}
-
-    def load_state_dict(self, state: dict[str, float]) -> None:
-        self.at, self.clock = state["at"], int(state["clock"])
-
-
-class FirstOfSkill:
-    """The action is the skill's first number."""
-
-    def act(self, obs: Any, skill: Tensor, rng: np.random.Generator | None = None) -> Tensor:
-        return skill[:, :1]
-
-    def player(self, skill: Tensor, rng: np.random.Generator | None) -> Callable[[Array], Array]:
-        assert rng is None  # the frozen policy takes its mean actions
-        return lambda _: skill[:, :1].numpy()
-
-
-def controlled(space: SkillSpace, hold: int = 1, decode: bool = True) -> SkillEnv:
-    return SkillEnv(Counter(), FirstOfSkill(), space, hold, 0.5, decode)
-
-
-def test_the_action_of_a_controller_is_the_skill() -> None:
-    env = controlled(Box(2))
-    env.reset()
-    assert env.action_dim == 2
-    step = env.step(np.array([[1.0, -1.0]], np.float32))  # -> (1, 0)
-    assert step.obs.item() == 1
-    assert env.step(np.array([[0.0, 0.0]], np.float32)).obs.item() == 1.5  # -> (.5, .5)
-    plain = controlled(Box(2), decode=False)
-    plain.reset()
-    assert plain.step(np.array([[-1.0, 0.0]], np.float32)).obs.item() == -1
-    hot = controlled(OneHot(2))
-    hot.reset()
-    assert hot.step(np.array([[0.2, 0.1]], np.float32)).obs.item() == 1
-    assert hot.step(np.array([[0.1, 0.2]], np.float32)).obs.item() == 1
-
-
-def test_a_held_choice_earns_the_discounted_sum_and_ends_with_the_episode() -> None:
-    env = controlled(Box(1), hold=2)
-    env.reset()
-    assert (env.horizon, env.repeat) == (3, 2)
-    ones = np.ones((1, 1), np.float32)
-    first = env.step(ones)  # rewards 1 and 2
-    assert (first.reward.item(), first.last) == (1 + 0.5 * 2, False)
-    state = env.state_dict()
-    second = env.step(ones)  # 3 and 4
-    assert second.reward.item() == 3 + 0.5 * 4
-    last = env.step(ones)  # 5, and the episode is over
-    assert (last.reward.item(), last.last) == (5, True)
-    env.load_state_dict(state)
-    assert env.step(ones).reward.item() == 3 + 0.5 * 4
 
 
 def test_an_agent_without_skills_has_the_empty_one(rng: np.random.Generator) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from comsd.agents.base import make_policy_fn
 from comsd.agents.ddpg import DDPGConfig
 from comsd.config import (
     Config,
@@ -209,7 +210,11 @@ def make_env(
     assert source is not None
     if discount is None:
         discount = float(agent_of(config).discount ** (1 / how.hold))
-    return SkillEnv(env, source.policy, source.space, how.hold, discount, how.skill_map == "affine")
+    policy = source.policy
+    decode = how.skill_map == "affine"
+    return SkillEnv(
+        env, lambda z: make_policy_fn(policy, z, None), source.space, how.hold, discount, decode
+    )
 
 
 def make_rule(run: Run) -> Rule:

@@ -11,7 +11,7 @@ from comsd.adaptation import resolve_combine, resolve_finetune, resolve_scratch
 from comsd.analysis import Analysis, analyse_robot
 from comsd.config import check_free, resolve
 from comsd.errors import InputError
-from comsd.evaluation import evaluator
+from comsd.evaluation import make_evaluator
 from comsd.loop import prepare, readable_failures, train
 from comsd.plots import draw_skills
 from comsd.run import Run
@@ -129,10 +129,10 @@ def evaluate(
     """Roll out every skill, measure and draw. `greedy` takes mean actions."""
     opened = opened_run(run)
     prepare(opened)
-    look = evaluator(opened)
+    look = make_evaluator(opened)
     with readable_failures(opened):
-        metrics = look.measure(opened.policy, greedy=greedy, random_start=random_start)
-        random, picture = look.measure(None, random_start=random_start), draw_skills(opened, look)
+        metrics = look.evaluate(opened.policy, greedy=greedy, random_start=random_start)
+        random, picture = look.evaluate(None, random_start=random_start), draw_skills(opened, look)
     return Evaluation(metrics, random, picture, opened.used_step, opened.config.run.steps)
 
 

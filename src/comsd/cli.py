@@ -34,8 +34,9 @@ from comsd.config import Config, RunSettings, choose, resolve, sourced
 from comsd.doctor import examine
 from comsd.envs import ENVS, TASKS, env_spec
 from comsd.errors import InputError, Interrupted, RunError
-from comsd.evaluation import evaluator
-from comsd.evaluation.robots import MEAN_NEIGHBOURS, SWEEPS
+from comsd.evaluation import make_evaluator
+from comsd.evaluation.metrics import MEAN_NEIGHBOURS
+from comsd.evaluation.sweeps import SWEEPS
 from comsd.methods import METHODS
 from comsd.methods.files import LOADED, register_file
 from comsd.options import Arg, Resolver, check_words, options_of, peek, shown, taken
@@ -263,7 +264,7 @@ def evaluate(words: list[str]) -> None:
     if options.json:
         print(json.dumps({**dataclasses.asdict(result), "picture": str(result.picture)}, indent=1))
         return
-    look, settings = evaluator(run), run.config.run
+    look, settings = make_evaluator(run), run.config.run
     claim = look.bounds
     columns = ["metric", settings.method, "random"] + ["paper's claim*"] * bool(claim)
     table = Table(*columns, "meaning", box=box.SIMPLE)

@@ -162,6 +162,10 @@ class Config:
         return dataclasses.asdict(self)
 
     @property
+    def train(self) -> Settings:
+        return self.agent
+
+    @property
     def groups(self) -> list[str]:
         """The groups that mean something in this stage."""
         own = "method" if self.run.stage == "pretrain" else "adapt"
@@ -216,7 +220,9 @@ def resolve(
         raise InputError(
             f"env is {env!r}, a task; skills are discovered without one; allowed: {', '.join(ENVS)}"
         )
-    preset_values = choose("preset", preset, spec.presets)
+    preset_values = choose("preset", preset, spec.presets) | {
+        k.replace("train.", "agent."): v for k, v in spec.agents[spec.default_agent][preset].items()
+    }
 
     layers: dict[str, Setting] = dict(spec.values)
     for group in spec.families:
@@ -239,7 +245,7 @@ def resolve(
     groups: dict[str, Any] = {
         "run": RunSettings(),
         "method": method_class.config_class(),
-        "agent": AGENTS[spec.agent].config_class(),
+        "agent": AGENTS[spec.default_agent].config_class(),
         "adapt": STAGES[stage](),
     }
     sources = {

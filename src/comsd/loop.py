@@ -12,7 +12,7 @@ from types import FrameType
 import torch
 
 from comsd.errors import Interrupted, RunError
-from comsd.evaluation import Evaluator, evaluator
+from comsd.evaluation import Evaluator, make_evaluator
 from comsd.learners.base import Learner
 from comsd.progress import Progress
 from comsd.run import Run, check_device
@@ -83,8 +83,8 @@ def train(run: Run, report: Callable[[str], None]) -> None:
             report(note)
         began, start = time.monotonic() - seconds, learner.steps
         run.open_board(start)
-        look = evaluator(run)
-        shown = learner.method.headline | look.headline
+        look = make_evaluator(run)
+        shown = learner.method.headline | look.progress_metrics
         with Progress(settings.steps, start, shown, report) as progress:
             if run.evaluation_due or (learner.steps == 0 and look.at_start):
                 evaluate(run, learner, look, progress, stop)
@@ -100,7 +100,9 @@ def train(run: Run, report: Callable[[str], None]) -> None:
 
 def evaluate(run: Run, learner: Learner, look: Evaluator, progress: Progress, stop: Stop) -> None:
     """A line of evaluations.csv; put off until the run is resumed if a signal comes meanwhile."""
-    figures = look.follow(learner, lambda: stop.signal is not None)
+    figures = look.evaluate_during_training(
+        learner.agent, learner.method, learner.settled, lambda: stop.signal is not None
+    )
     run.evaluation_due = figures is None
     if figures:
         run.evaluations.append({"step": learner.steps, **figures})

@@ -89,7 +89,7 @@ def check_device(device: str) -> None:
 def check_possible(config: Config, source: Run | None = None) -> None:
     """Say now what would fail later: memory, a compiler, an extra that is not installed."""
     spec, space = env_spec(config.run.env), SPACES[config.run.space](config.run.skills)
-    AGENTS[spec.agent].check(config, space, make_env(config, source, 1, 0))
+    AGENTS[spec.default_agent].check(config, space, make_env(config, source, 1, 0))
     if config.run.tensorboard and find_spec("tensorboard") is None:
         raise InputError(
             "tensorboard is True but needs the extra: pip install 'comsd[tensorboard]'"
@@ -278,7 +278,7 @@ class Run:
         return np.random.SeedSequence(self.config.run.seed).spawn(5)
 
     def make_agent(self, env: Env, device: torch.device) -> Any:
-        make, info = AGENTS[self.spec.agent].make, self.obs_info(env, device)
+        make, info = AGENTS[self.spec.default_agent].make, self.obs_info(env, device)
         return make(self.config.agent, self.space, info, env.action_dim, self.critic_form)
 
     @property
@@ -300,8 +300,9 @@ class Run:
 
     @staticmethod
     def obs_info(env: Env, device: torch.device) -> ObsInfo:
-        mean, std = torch.from_numpy(env.obs_mean), torch.from_numpy(env.obs_std)
-        return ObsInfo(env.obs_dim, mean.to(device), std.to(device))
+        spec = env.obs_spec
+        mean, std = torch.from_numpy(spec.mean), torch.from_numpy(spec.std)
+        return ObsInfo(spec.dim, mean.to(device), std.to(device))
 
     def learner(self) -> Learner:
         """A fresh learner, as at step 0."""
@@ -312,7 +313,7 @@ class Run:
         torch.manual_seed(int(weights.generate_state(1)[0]))
         with (device := torch.device(self.config.run.device)):
             agent, method = self.make_agent(env, device), self.make_method(env, device)
-        make = AGENTS[self.spec.agent].learner
+        make = AGENTS[self.spec.default_agent].learner
         if self.pretrains:
             return make(env, agent, method, learner_seed)
         if isinstance(self.config.adapt, FinetuneSettings):
@@ -333,6 +334,10 @@ class Run:
         if skill is None:
             raise InputError(f"run {self.path} has not settled on a skill")
         return skill
+
+    @property
+    def selected_skill(self) -> Tensor:
+        return self.skill
 
     def load_policy(self) -> Policy:
         agent = self.make_agent(self.make_env(1, 0), torch.device("cpu"))

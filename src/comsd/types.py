@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
 
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-Metrics = dict[str, Tensor]
+if TYPE_CHECKING:  # environments can be listed without torch
+    from torch import Tensor
+
+Metrics = dict[str, "Tensor"]
 """Figures by `group/name`, left on their device; whoever writes them down takes the mean."""
+
+
+class ObsSpec(NamedTuple):
+    """Shape and fixed statistics of one environment's observation."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    mean: NDArray[np.float32]  # for networks with standardised input
+    std: NDArray[np.float32]
+
+    @property
+    def dim(self) -> int:
+        return prod(self.shape)
 
 
 class ObsInfo(NamedTuple):

@@ -27,7 +27,7 @@ CHECKED = 64  # updates between looks at all weights
 
 
 def layout(config: DDPGConfig, space: SkillSpace, env: Env) -> Layout:
-    sizes = (config.envs, env.obs_dim, env.action_dim, space.dim)
+    sizes = (config.envs, env.obs_spec.dim, env.action_dim, space.dim)
     return Layout(config.replay, *sizes, horizon=env.horizon, hold=config.hold)
 
 
@@ -106,8 +106,9 @@ class OffPolicyLearner:
             action = self.play(self.obs)
             if not np.isfinite(action).all():
                 raise_if_broken(self.agent.state_dict() | {"actions": torch.from_numpy(action)})
-        self.obs, reward, last = self.env.step(action)
-        self.replay.add(action, reward, self.obs, last)
+        step = self.env.step(action)
+        self.obs, last = step.obs, bool(step.ended.all())
+        self.replay.add(action, step.reward, self.obs, last)
         self.clock += 1
         self.steps += self.env.num_envs * self.env.repeat
         if last:

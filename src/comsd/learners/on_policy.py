@@ -58,13 +58,13 @@ class OnPolicyLearner:
         n, horizon = self.env.num_envs, self.env.horizon
         skill = self.space.spread(n, self.rngs["skill"])
         play = self.agent.player(skill, self.rngs["action"])
-        obs = np.empty((horizon + 1, n, self.env.obs_dim), dtype=np.float32)
+        obs = np.empty((horizon + 1, n, self.env.obs_spec.dim), dtype=np.float32)
         action = np.empty((horizon, n, self.env.action_dim), dtype=np.float32)
         reward = np.empty((horizon, n), dtype=np.float32)
         obs[0] = self.env.reset()
         for t in range(horizon):
             action[t] = play(obs[t])
-            obs[t + 1], reward[t], _ = self.env.step(action[t])
+            obs[t + 1], reward[t], *_ = self.env.step(action[t])
         flat = torch.from_numpy(obs).to(self.device)
         next_obs = flat[1:].flatten(0, 1)
         return Batch(

@@ -149,6 +149,9 @@ class Method(nn.Module):
         """(B, B): how well the skill of row i fits the transition of row j, if the method says."""
         return None
 
+    def skill_scores(self, batch: Batch) -> Tensor | None:
+        return self.scores(batch)
+
     @classmethod
     def usual_skill(cls, space: SkillSpace) -> Tensor | None:
         """The skill that is fine-tuned by the rule `fixed`, (Z,); None if none stands out."""

@@ -189,7 +189,7 @@ def seconds_of(job: Job) -> float:
 @cache
 def pace(method: str | None, env: str, preset: str) -> tuple[float, int]:
     """Seconds per environment step, measured over a few cycles, and the number of steps."""
-    early = {"random_steps": 8} if env_spec(env).agent == "ddpg" else {}
+    early = {"random_steps": 8} if env_spec(env).default_agent == "ddpg" else {}
     if method is None:
         config, sources = resolve_scratch(env, preset, agent=early)
     else:

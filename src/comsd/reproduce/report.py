@@ -27,7 +27,7 @@ import numpy as np
 from comsd import checkpoint
 from comsd.adaptation import FinetuneSettings
 from comsd.errors import InputError, RunError
-from comsd.evaluation import evaluator
+from comsd.evaluation import make_evaluator
 from comsd.methods import METHODS
 from comsd.reproduce.exhibits import COMPARED, EXHIBITS, Exhibit, Shown
 from comsd.reproduce.plan import analysis_of, asked_exhibits
@@ -271,7 +271,7 @@ def maze_section(exhibit: Exhibit, found: list[Found]) -> Section | None:
         axes.axis("off")
         first = next((f for f in mine if (f.env, f.arm) == (label, arm)), None)
         if first:
-            evaluator(first.run).draw(axes, first.run.policy)
+            make_evaluator(first.run).draw(axes, first.run.policy)
             axes.set_title(f"{arm}, {label.rpartition('-')[2]} skills", fontsize=10)
     return Section(exhibit, "maze", cells, [figure], ["pictures: the first seed"])
 

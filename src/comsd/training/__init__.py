@@ -1,0 +1,1 @@
+"""Training loops and the roll-outs that evaluations share with them."""
