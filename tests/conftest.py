@@ -8,14 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-<<<<<<< HEAD
-from comsd.methods.base import Method
-from comsd.registry import METHODS
-=======
 from comsd.methods import METHODS
 from comsd.methods.base import Method
 from comsd.nn import Network
->>>>>>> core
 from comsd.skills import SPACES, SkillSpace
 from comsd.types import Batch, ObsSpec
 

@@ -103,11 +103,12 @@ def test_the_score_is_the_mean_return_of_single_episodes(tuned: Run) -> None:
     returns = look.returns(tuned.policy, tuned.skill)
     for i, total in enumerate(returns):
         env = comsd.make_task("hopper_hop", 1, look.seed + i)
-        obs, last, alone = env.reset(), False, 0.0
+        obs, ended, alone = env.reset(), False, 0.0
         play = tuned.policy.player(tuned.skill[None], None)
-        while not last:
-            obs, reward, last = env.step(play(obs))
-            alone += float(reward[0])
+        while not ended:
+            step = env.step(play(obs))
+            obs, ended = step.obs, step.ended[0]
+            alone += float(step.reward[0])
         assert alone == pytest.approx(total, rel=1e-3, abs=1e-6)
 
 

@@ -12,13 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from comsd.agents.critics import CRITICS, PerSkillCritic, SuccessorCritic, TwinCritic
 from comsd.agents.ddpg import DDPG, DDPGConfig
-<<<<<<< HEAD
-from comsd.nets import MLP, Scratch
-from comsd.registry import METHODS
-=======
 from comsd.methods import METHODS
 from comsd.nn import MLP
->>>>>>> core
 from comsd.skills import OneHot, SkillSpace, Sphere
 from comsd.types import Batch
 from conftest import make_constant, plain_obs

@@ -9,16 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-<<<<<<< HEAD
-from comsd.agents.ddpg import DDPG, EDGE, DDPGConfig
-from comsd.errors import RunError
-from comsd.learners.off_policy import OffPolicyLearner
-from comsd.registry import ENVS, METHODS
-=======
 from comsd.agents.base import EDGE, make_policy_fn
 from comsd.agents.critics import CRITICS
 from comsd.agents.ddpg import DDPG, DDPGConfig
->>>>>>> core
 from comsd.skills import Box
 from comsd.types import Batch
 from conftest import plain_obs

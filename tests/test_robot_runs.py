@@ -80,13 +80,13 @@ def test_a_signal_in_an_evaluation_puts_it_off(
     wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stop inside the evaluation of the last step: resume makes up for it."""
-    run, original = tmp_path / "run", RobotEvaluator.roll_out
+    run, original = tmp_path / "run", RobotEvaluator.states
 
-    def roll_out(self: RobotEvaluator, *args: Any, **options: Any) -> Any:
+    def states(self: RobotEvaluator, *args: Any, **options: Any) -> Any:
         os.kill(os.getpid(), signal.SIGTERM)
         return original(self, *args, **options)
 
-    monkeypatch.setattr(RobotEvaluator, "roll_out", roll_out)
+    monkeypatch.setattr(RobotEvaluator, "states", states)
     with pytest.raises(Interrupted):
         comsd.pretrain("comsd", run=run, **SMALL)
     monkeypatch.undo()
@@ -179,7 +179,7 @@ def test_without_scores_no_fresh_episodes_are_run(
     run = comsd.pretrain("becl", run=tmp_path / "run", **settings)
     look, seen = RobotEvaluator(run), run.evaluations.rows()[-1]
     assert "held_out_retrieval" not in seen
-    assert {"akd_range_constant", "akd_max_constant"} <= set(look.headline) & set(seen)
+    assert {"akd_range_constant", "akd_max_constant"} <= set(look.progress_metrics) & set(seen)
     monkeypatch.delattr("comsd.envs.mujoco.RobotEnv.step")
     assert look.held_out(run.policy, run.load_method()) == {}
 

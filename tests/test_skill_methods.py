@@ -325,7 +325,7 @@ RUN["steps"] = 500
 @pytest.fixture
 def no_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The roll-outs after the last step take longer than these runs."""
-    monkeypatch.setattr(RobotEvaluator, "follow", lambda *_: {"nothing": 0.0})
+    monkeypatch.setattr(RobotEvaluator, "evaluate_during_training", lambda *_: {"nothing": 0.0})
 
 
 @pytest.mark.usefixtures("no_evaluation")

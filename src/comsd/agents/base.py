@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -19,11 +18,9 @@ from comsd.config import Settings, setting
 from comsd.encoders import EncodedBatch, Encoder, EncoderFrom
 from comsd.errors import InputError
 from comsd.nn import load_optimizer, optimizer_state
-from comsd.types import Batch, Metrics, ObsSpec
+from comsd.types import Array, Batch, Metrics, ObsSpec, PolicyFn
 
-Array = NDArray[Any]
-Rows = TypeVar("Rows", Tensor, Array)
-PolicyFn = Callable[[Array], Array]  # observations (N, ...) -> actions (N, A)
+Rows = TypeVar("Rows", Tensor, NDArray[Any])
 
 EDGE = 1 - 1e-6  # sampled actions stay this far inside [-1, 1]
 

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from comsd.agents.base import EDGE, Array, OffPolicyAgent, OffPolicyConfig, Policy
+from comsd.agents.base import EDGE, OffPolicyAgent, OffPolicyConfig, Policy
 from comsd.agents.critics import CRITICS
 from comsd.config import setting
 from comsd.encoders import Encoder, Identity
 from comsd.nn import MLP, adam, optimizer_step, soft_update
 from comsd.skills import SkillSpace
-from comsd.types import Batch, Metrics, ObsSpec
+from comsd.types import Array, Batch, Metrics, ObsSpec
 
 PAPER, CODE = "paper, hyper-parameter table", "URLB's code, which the paper follows"
 

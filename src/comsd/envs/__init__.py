@@ -1,1 +1,6 @@
-"""Environments: mazes, robots, and a task whose actions are skills."""
+"""Environments: mazes, robots, tasks of robots."""
+
+from comsd.envs.base import Env, Step
+from comsd.envs.specs import ENVS, TASKS, EnvSpec, env_spec, make_task
+
+__all__ = ["ENVS", "TASKS", "Env", "EnvSpec", "Step", "env_spec", "make_task"]

@@ -7,9 +7,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from comsd.adaptation import CombineSettings, FinetuneSettings, SourceRun, agent_of, make_selector
-from comsd.agents.base import Policy
+from comsd.agents.base import Policy, make_policy_fn
 from comsd.config import Config
 from comsd.envs.base import Env
 from comsd.envs.skills import SkillEnv
@@ -19,7 +20,7 @@ from comsd.methods.task import TaskReward
 from comsd.registry import AGENTS, METHODS, env_spec
 from comsd.skills import SPACES, SkillSpace
 from comsd.training.trainer import Trainer
-from comsd.types import ObsSpec
+from comsd.types import ObsSpec, PolicyFn
 
 
 class Source(SourceRun, Protocol):
@@ -51,7 +52,12 @@ def make_env(
     assert source is not None
     if discount is None:
         discount = float(agent_of(config).discount ** (1 / how.hold))
-    return SkillEnv(env, source.policy, source.space, how.hold, discount, how.skill_map == "affine")
+    policy, affine = source.policy, how.skill_map == "affine"
+
+    def policy_fn_of(skill: Tensor) -> PolicyFn:
+        return make_policy_fn(policy, skill, None)
+
+    return SkillEnv(env, policy_fn_of, source.space, how.hold, discount, affine)
 
 
 def make_training_env(config: Config, source: Source | None) -> Env:
