@@ -18,9 +18,10 @@ import numpy as np
 
 from comsd.agents.ddpg import DDPGConfig
 from comsd.config import Config, Settings, Stage, setting, sourced
+from comsd.envs.specs import Values
 from comsd.errors import InputError
 from comsd.methods.base import Method
-from comsd.registry import METHODS, EnvSpec, Layer, env_spec
+from comsd.registry import METHODS, EnvSpec, env_spec
 from comsd.skills import SkillSpace
 from comsd.training.off_policy import OffPolicySettings
 from comsd.training.skill_selection import BestOfK, ResampleSkill, RewardRegression, SkillSelector
@@ -117,14 +118,14 @@ def train_of(config: Config) -> OffPolicySettings:
     return config.train
 
 
-def inherited(source: SourceRun) -> Layer:
+def inherited(source: SourceRun) -> Values:
     layer = sourced("the command", adapt__source=str(source.path))
     if isinstance(source.config.agent, DDPGConfig):
         layer |= sourced("the pre-trained run", agent__hidden=source.config.agent.hidden)
     return layer
 
 
-def finetune_layer(source: SourceRun, preset: str) -> Layer:
+def finetune_layer(source: SourceRun, preset: str) -> Values:
     before, method = source.config.run, METHODS[source.config.run.method]
     centred = method.default_skill(source.space) is not None
     usual = method.finetuning_rule if centred or method.finetuning_rule != "fixed" else "random"
@@ -138,13 +139,13 @@ def finetune_layer(source: SourceRun, preset: str) -> Layer:
     return layer
 
 
-def combine_layer(source: SourceRun, preset: str) -> Layer:
+def combine_layer(source: SourceRun, preset: str) -> Values:
     layer = inherited(source)
     layer |= sourced("one controller, no skills", train__hold=source.spec.horizon)
     return layer | combined_steps(preset)
 
 
-def combined_steps(preset: str) -> Layer:
+def combined_steps(preset: str) -> Values:
     if preset not in COMBINED_STEPS:
         return {}
     origin = "paper, hyper-parameter table" if preset == "paper" else "for one CPU core"

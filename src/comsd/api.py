@@ -20,7 +20,7 @@ from comsd.runs.device import check_device
 from comsd.runs.run import Run
 from comsd.training.logger import Logger
 from comsd.training.progress import Progress
-from comsd.training.trainer import TrainingLoop, graceful_stop, prepare
+from comsd.training.trainer import Trainer, TrainingLoop, graceful_stop, prepare
 
 Report = Callable[[str], None]
 
@@ -143,7 +143,13 @@ def train(run: Run, env: Env, report: Report) -> None:
         shown = trainer.method.progress_metrics | evaluator.progress_metrics
         progress = Progress(settings.steps, trainer.steps, shown, report)
         board = run.path / "tensorboard" if settings.tensorboard else None
-        evaluate = evaluator.evaluate_during_training
+
+        def evaluate(trainer: Trainer, stopped: Callable[[], bool]) -> dict[str, float] | None:
+            skill = trainer.selected_skill
+            return evaluator.evaluate_during_training(
+                trainer.policy, trainer.method, skill, stopped
+            )
+
         with Logger(run.metrics, run.evaluations, progress, board, trainer.steps) as logger:
             loop = TrainingLoop(trainer, settings, logger, evaluate, run.save, stop, state)
             loop.run(evaluate_first=evaluator.at_start)

@@ -32,10 +32,11 @@ from comsd.config import (
     replace,
     sourced,
 )
+from comsd.envs.specs import Values
 from comsd.errors import InputError, UnknownMethodError
 from comsd.methods.base import MethodConfig
 from comsd.methods.task import TaskReward
-from comsd.registry import AGENTS, ENVS, METHODS, TASKS, Layer, env_spec
+from comsd.registry import AGENTS, ENVS, METHODS, TASKS, env_spec
 
 NAMED = {"run.stage", "run.method"}
 ADAPTED = NAMED | {"run.env", "run.space", "run.skills", "run.agent", "adapt.source", "train.hold"}
@@ -98,7 +99,7 @@ def resolve(
     env: str,
     preset: str = "paper",
     stage: Stage = "pretrain",
-    inherited: Layer | None = None,
+    inherited: Values | None = None,
     /,
     **overrides: Any,
 ) -> Config:
@@ -118,7 +119,7 @@ def resolve(
         )
     spec = env_spec(env)
     agent = user.get("run.agent") or next(iter(spec.agents))
-    layers: Layer = {f"run.{n}": s for n, s in named_layer(method, env, preset, stage).items()}
+    layers: Values = {f"run.{n}": s for n, s in named_layer(method, env, preset, stage).items()}
     layers["run.agent"] = Setting(agent, f"usual for {env}")
     layers |= spec.values
     config_class = classes["method"]
@@ -144,7 +145,7 @@ def named_layer(method: str, env: str, preset: str, stage: Stage) -> dict[str, S
     return layer | {"stage": Setting(stage, "the command")}
 
 
-def for_agent(layers: Layer, classes: Mapping[str, type[Settings]]) -> Layer:
+def for_agent(layers: Values, classes: Mapping[str, type[Settings]]) -> Values:
     """Without what is meant for other agents than the one that learns."""
     known = {
         f"{group}.{name}" for group in ("agent", "train") for name in field_names(classes[group])
@@ -157,7 +158,7 @@ def for_agent(layers: Layer, classes: Mapping[str, type[Settings]]) -> Layer:
     }
 
 
-def build(classes: Mapping[str, type[Settings]], layers: Layer) -> Config:
+def build(classes: Mapping[str, type[Settings]], layers: Values) -> Config:
     groups: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for group, kind in classes.items():

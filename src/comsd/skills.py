@@ -30,9 +30,6 @@ class SkillSpace(ABC):
         """n draws that cover the prior as evenly as n allows; finite spaces balance the counts."""
         return self.sample(n, rng)
 
-    def sample_balanced(self, n: int, rng: np.random.Generator) -> Tensor:
-        return self.spread(n, rng)
-
     @abstractmethod
     def grid(self, n: int) -> Tensor:
         """n fixed skills spread over the space, for looking at what was learned."""

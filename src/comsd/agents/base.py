@@ -83,9 +83,11 @@ class Policy(nn.Module):
 class OffPolicyAgent(nn.Module):
     """What off-policy training asks of an agent."""
 
-    config: OffPolicyConfig
-    encoder: Encoder
-    optimizers: dict[str, torch.optim.Optimizer | None]  # one named `encoder` among them
+    optimizers: dict[str, torch.optim.Optimizer]  # `encoder` among them if it is trained
+
+    def __init__(self, config: OffPolicyConfig, encoder: Encoder) -> None:
+        super().__init__()
+        self.config, self.encoder = config, encoder
 
     @property
     @abstractmethod
@@ -115,7 +117,7 @@ class OffPolicyAgent(nn.Module):
 
     def encode(self, batch: Batch) -> EncodedBatch:
         """Features in place of observations."""
-        optimizer = self.optimizers["encoder"]
+        optimizer = self.optimizers.get("encoder")
         return EncodedBatch(batch, self.encoder, optimizer, self.config.encoder_from)
 
     def optimizer_state(self) -> dict[str, Any]:

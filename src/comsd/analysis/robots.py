@@ -21,7 +21,7 @@ from comsd.config import choose
 from comsd.errors import InputError
 from comsd.evaluation.metrics import MEAN_NEIGHBOURS, akd, sweep_metrics
 from comsd.evaluation.sweeps import SWEEPS, skill_sweeps
-from comsd.run import Run
+from comsd.runs import Run
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 
 if TYPE_CHECKING:

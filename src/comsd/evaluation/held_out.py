@@ -11,8 +11,8 @@ from torch import Tensor
 from comsd.agents.base import Policy, make_policy_fn
 from comsd.envs.base import Env
 from comsd.methods.base import Method
+from comsd.methods.statistics import chance, retrieval
 from comsd.skills import SkillSpace
-from comsd.terms import chance, retrieval
 from comsd.training.rollout import Transition, never, rollout
 from comsd.types import Batch
 

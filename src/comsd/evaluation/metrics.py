@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from comsd.evaluation.sweeps import SWEEPS
-from comsd.terms import knn_distances
+from comsd.methods.entropy import knn_distances
 
 States = NDArray[np.float32]  # (skills, time, O)
 

@@ -43,10 +43,10 @@ class SpectralLinear(nn.Linear):
         """Keep one iteration; once per optimiser step."""
         self.block.copy_(self.singular_vectors()[2])
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         u, v, _ = self.singular_vectors()
         sigma = u @ self.weight @ v  # differentiable: gradients flow through W / sigma(W)
-        return F.linear(x, self.weight / sigma, self.bias)
+        return F.linear(input, self.weight / sigma, self.bias)
 
 
 class SpectralMLP(Network):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -109,7 +110,7 @@ def make_trainer(config: Config, source: Source | None, env: Env) -> Trainer:
     if isinstance(config.adapt, FinetuneSettings):
         assert source is not None
         agent.init_from(source.load_agent(), config.adapt.critic_init)
-    make = AGENTS[config.run.agent].trainer
+    make: Callable[..., Trainer] = AGENTS[config.run.agent].trainer
     options = {} if selector is None else {"selector": selector}
     precision = config.run.precision
     return make(env, agent, method, config.train, seed, precision=precision, **options)

@@ -27,6 +27,10 @@ from comsd.types import Metrics
 class Trainer(ABC):
     """Alternates between gathering experience and learning from it."""
 
+    @abstractmethod
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """(environment, agent, method, settings of training, seed, selector=, precision=)"""
+
     steps: int  # environment steps so far
     method: Method
     agent: Any
@@ -34,7 +38,7 @@ class Trainer(ABC):
 
     @staticmethod
     @abstractmethod
-    def check(config: Config, space: SkillSpace, env: Env) -> None:
+    def check(config: Config, space: SkillSpace, env: Env, /) -> None:
         """Raise InputError where a run could not start or would never learn."""
 
     @property
