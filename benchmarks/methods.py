@@ -128,7 +128,7 @@ def update_of(name: str, shape: Shape) -> tuple[Callable[[], object], int]:
     own: dict[str, Any] = {k: value for k, value in tuned.items() if "." not in k}
     own["hidden"] = shape.hidden
     method = kind(kind.config_class(**own), space, obs)
-    config = DDPGConfig(hidden=shape.hidden, batch_size=rows)
+    config = DDPGConfig(hidden=shape.hidden)
     agent = DDPG(config, space, obs, ACTIONS, kind.critic)
     steps = tuned.get("agent.representation_steps", 1)
     optimizer, noise = method.optimizer(), torch.Generator().manual_seed(0)

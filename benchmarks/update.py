@@ -45,7 +45,7 @@ def main(rounds: int) -> None:
         torch.manual_seed(0)
         obs, space = ObsInfo(OBS, torch.zeros(OBS), torch.ones(OBS)), Box(SKILL)
         method = ComSD(ComSDConfig(hidden=hidden), space, obs)
-        agent = DDPG(DDPGConfig(hidden=hidden, batch_size=rows), space, obs, ACTIONS)
+        agent = DDPG(DDPGConfig(hidden=hidden), space, obs, ACTIONS)
         optimizer, noise = method.optimizer(), torch.Generator().manual_seed(0)
         skill = space.sample(rows, np.random.default_rng(0))
         s, near, s_next = torch.randn(3, rows, OBS)

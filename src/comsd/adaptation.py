@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
 from comsd.agents.ddpg import DDPGConfig
 from comsd.config import Config, Settings, Stage, setting, sourced
+from comsd.envs.base import Env
 from comsd.errors import InputError
 from comsd.learners.off_policy import OffPolicySettings
 from comsd.methods.base import Method
@@ -80,7 +81,11 @@ class SourceRun(Protocol):
     @property
     def reached(self) -> int: ...
 
-    def load_method(self) -> Method: ...
+    def load_policy(self, env: Env | None = None) -> Any: ...
+
+    def load_agent(self, env: Env | None = None) -> Any: ...
+
+    def load_method(self, env: Env | None = None) -> Method: ...
 
 
 def check_source(source: SourceRun, task: str, stage: Stage) -> None:
@@ -200,7 +205,11 @@ def check_rule(config: Config, source: SourceRun) -> None:
 
 
 def make_selector(
-    config: Config, space: SkillSpace, source: SourceRun | None, seed: np.random.SeedSequence
+    config: Config,
+    source: SourceRun | None,
+    space: SkillSpace,
+    env: Env,
+    seed: np.random.SeedSequence,
 ) -> Rule:
     """Who chooses the skill of an adaptation."""
     how = config.adapt
@@ -213,7 +222,7 @@ def make_selector(
     if how.rule == "best-of-k":
         return BestOf(method.candidates(space, how.tries))
     if how.rule == "regress":
-        return Regress(space, how.regress_after, source.load_method().regress)
+        return Regress(space, how.regress_after, source.load_method(env).regress)
     if how.rule == "fixed":
         skill = method.usual_skill(space)
         assert skill is not None

@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from scipy.spatial import KDTree
 from torch import Tensor, nn
 
 from comsd.errors import InputError
@@ -80,6 +79,8 @@ def knn_distances(source: Tensor, target: Tensor, k: int, *, ordered: bool = Tru
     few_dims = in_numpy(source) and source.shape[1] <= FEW_DIMS
     if few_dims and len(target) >= TREE_ROWS:
         # A balanced tree recurses without end where denormals are flushed and values repeat.
+        from scipy.spatial import KDTree  # takes half a second to load
+
         tree = KDTree(target.numpy(), leafsize=24, balanced_tree=False)
         distances, _ = tree.query(source.numpy(), k)
         return torch.from_numpy(distances).to(source.dtype).view(len(source), k)

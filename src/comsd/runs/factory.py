@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,22 +13,12 @@ from comsd.config import Config
 from comsd.envs.base import Env
 from comsd.envs.skills import SkillEnv
 from comsd.errors import InputError
-from comsd.learners.base import Policy
 from comsd.methods.base import Method, MethodConfig
 from comsd.methods.task import TaskReward
 from comsd.registry import AGENTS, METHODS, env_spec
 from comsd.skills import SPACES, SkillSpace
 from comsd.training.trainer import Trainer
 from comsd.types import ObsInfo
-
-
-class Source(SourceRun, Protocol):
-    """The run whose skills are adapted."""
-
-    @property
-    def policy(self) -> Policy: ...
-
-    def load_agent(self) -> Any: ...
 
 
 def seeds(config: Config) -> list[np.random.SeedSequence]:
@@ -41,7 +31,11 @@ def make_space(config: Config) -> SkillSpace:
 
 
 def make_env(
-    config: Config, source: Source | None, num_envs: int, seed: int, discount: float | None = None
+    config: Config,
+    source: SourceRun | None,
+    num_envs: int,
+    seed: int,
+    discount: float | None = None,
 ) -> Env:
     """discount: of the rewards within one choice of a controller; that of training if not given."""
     env = env_spec(config.run.env).make(num_envs, seed)
@@ -51,10 +45,11 @@ def make_env(
     assert source is not None
     if discount is None:
         discount = float(agent_of(config).discount ** (1 / how.hold))
-    return SkillEnv(env, source.policy, source.space, how.hold, discount, how.skill_map == "affine")
+    policy, decode = source.load_policy(env), how.skill_map == "affine"
+    return SkillEnv(env, policy, source.space, how.hold, discount, decode)
 
 
-def make_training_env(config: Config, source: Source | None) -> Env:
+def make_training_env(config: Config, source: SourceRun | None) -> Env:
     num_envs: int = getattr(config.train, "envs")  # noqa: B009 (of every agent's settings)
     return make_env(config, source, num_envs, int(seeds(config)[1].generate_state(1)[0]))
 
@@ -94,7 +89,7 @@ def make_method(config: Config, env: Env, device: torch.device) -> Method:
         return kind(config.method, make_space(config), obs_info(env, device))
 
 
-def make_trainer(config: Config, source: Source | None, env: Env) -> Trainer:
+def make_trainer(config: Config, source: SourceRun | None, env: Env) -> Trainer:
     """As at step 0."""
     weights, _, seed, _, skill_seed = seeds(config)
     device = torch.device(config.run.device)
@@ -102,9 +97,9 @@ def make_trainer(config: Config, source: Source | None, env: Env) -> Trainer:
     agent, method = make_agent(config, source, env, device), make_method(config, env, device)
     selector = None
     if config.run.stage != "pretrain":
-        selector = make_selector(config, method.space, source, skill_seed)
+        selector = make_selector(config, source, method.space, env, skill_seed)
     if isinstance(config.adapt, FinetuneSettings):
         assert source is not None
-        agent.init_from(source.load_agent(), config.adapt.critic_init)
+        agent.init_from(source.load_agent(env), config.adapt.critic_init)
     make = AGENTS[config.run.agent].trainer
     return make(env, agent, method, config.train, seed, selector, config.run.precision)

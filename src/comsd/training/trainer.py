@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from comsd.config import Config, RunSettings, Settings
+from comsd.config import Config, RunSettings
 from comsd.envs.base import Env
 from comsd.errors import RunError
 from comsd.methods.base import Method
