@@ -72,7 +72,7 @@ def fingerprint(path: Path) -> str:
     assert isinstance(learner, OffPolicyLearner)
     run.restore(learner)
     state = learner.state_dict()
-    state["replay"].pop("pieces")  # where it is cut depends on when it was saved
+    state["replay"].pop("chunks")  # where it is cut depends on when it was saved
     tensors: dict[str, torch.Tensor] = {}
     tree = checkpoint.pack(state, "", tensors)
     total = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())

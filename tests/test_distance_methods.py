@@ -179,12 +179,12 @@ def test_only_spaces_with_directions_are_accepted(name: str) -> None:
 @pytest.mark.parametrize("name", DISTANCE)
 def test_robots_give_windows_of_one_long_held_skill(name: str) -> None:
     config = resolve(name, "walker")
-    agent: Any = config.agent
-    assert (agent.n_step, agent.one_skill, agent.hold) == (3, True, 200)
+    train: Any = config.train
+    assert (train.n_step, train.one_skill, train.hold) == (3, True, 200)
     space = ("one-hot", 16) if name == "csd" else ("sphere", 4)
     assert (config.run.space, config.run.skills) == space
-    assert all(sources[f"agent.{key}"] for key in ("one_skill", "hold"))
-    assert resolve(name, "maze-tree")[0].run.space == "one-hot"
+    assert all(config.sources[f"train.{key}"] for key in ("one_skill", "hold"))
+    assert resolve(name, "maze-tree").run.space == "one-hot"
 
 
 @pytest.mark.parametrize("name", DISTANCE)

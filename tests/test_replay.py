@@ -110,7 +110,7 @@ def test_rows_are_written_once_and_restored_exactly(tmp_path: Path) -> None:
     for step in range(1, 12):
         play(memory, 1, steps=HORIZON)
         checkpoint.save(tmp_path, step, {"replay": memory.state_dict()})
-        files = {f.name: f.stat().st_mtime_ns for f in (tmp_path / "pieces").iterdir()}
+        files = {f.name: f.stat().st_mtime_ns for f in (tmp_path / "chunks").iterdir()}
         assert all(files[name] == time for name, time in written.items() if name in files)
         written = files
     spans = sorted(name.removesuffix(".safetensors").split("-")[1:] for name in written)
@@ -130,7 +130,7 @@ def test_a_damaged_piece_is_named_and_the_checkpoint_before_it_used(tmp_path: Pa
     for step in (1, 2, 3):
         play(memory, 1)
         checkpoint.save(tmp_path, step, {"replay": memory.state_dict()})
-    newest = max((tmp_path / "pieces").iterdir())
+    newest = max((tmp_path / "chunks").iterdir())
     newest.write_bytes(newest.read_bytes()[:-1] + b"x")
     state, problems = checkpoint.latest(tmp_path)
     assert newest.name in problems[0]

@@ -215,12 +215,12 @@ def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:
         ("pretrain comsd --env walker --preset tiny", "preset is 'tiny'"),
         (
             "pretrain comsd --env walker --agent.replay 0",
-            "agent.replay is 0; it must be at least 1",
+            "train.replay is 0; it must be at least 1",
         ),
         ("pretrain comsd --env walker --agent.replay 999999999999", "it must be at most"),
         ("pretrain comsd --env walker --agent.horizon 9", "no option '--agent.horizon'"),
         ("pretrain diayn --env walker --space box", "allowed for diayn: one-hot"),
-        ("pretrain comsd --env walker --agent.replay 5", "agent.n_step is 3; it must be at most 2"),
+        ("pretrain comsd --env walker --agent.replay 5", "train.n_step is 3; it must be at most 2"),
         ("pretrain comsd --env walker --steps 4000", "steps is 4000; it must be more than"),
         ("pretrain comsd --env walker --agent.target-ema 2", "agent.target_ema is 2.0"),
         ("pretrain comsd --env walker --agent.n-step 1001", "it must be at most 1000"),
@@ -262,5 +262,5 @@ def test_a_checkpoint_of_another_version_is_refused(whole: Path, tmp_path: Path)
     for place in (run / "checkpoints").glob("[0-9]*"):
         manifest = json.loads((place / "state.json").read_text())
         (place / "state.json").write_text(json.dumps({**manifest, "format": 1}))
-    with pytest.raises(InputError, match="another version: format 1"):
+    with pytest.raises(InputError, match="comsd 0.1.0 at commit 4f40b97: format 1"):
         comsd.resume(run)

@@ -313,7 +313,7 @@ def test_a_run_that_never_began_notes_what_it_begins_with(tmp_path: Path) -> Non
     place = tmp_path / "run"
     Run.create(place, resolve("comsd", "maze-tree", "smoke"))
     record = json.loads((place / "config.json").read_text())
-    known, record["versions"] = record["versions"], {"own.py": "before it was mended"}
+    known, record["versions"] = record["versions"], {"own.py": "an earlier one"}
     (place / "config.json").write_text(json.dumps(record))
     comsd.resume(place)
     assert json.loads((place / "config.json").read_text())["versions"] == known
@@ -328,7 +328,7 @@ def test_numbers_out_of_arrays_are_settings() -> None:
 
 def test_a_maze_run_has_no_skill_of_its_own(finished: Path) -> None:
     with pytest.raises(InputError, match="has not settled on a skill"):
-        _ = Run(finished).skill
+        _ = Run(finished).selected_skill
 
 
 def test_no_whole_checkpoint_is_an_error_that_names_the_files(run_copy: Path) -> None:
@@ -514,7 +514,7 @@ def test_a_finished_run_that_lost_its_table_stays_finished(run_copy: Path) -> No
 def test_too_little_memory_is_one_sentence(tmp_path: Path) -> None:
     config = resolve("comsd", "maze-tree", "smoke", skills=3)
     run = Run.create(tmp_path / "run", config)
-    with pytest.raises(RunError, match="too little memory"), readable_failures(run):
+    with pytest.raises(RunError, match="too little memory"), readable_failures(run.path):
         torch.empty(2**60)
 
 

@@ -288,10 +288,10 @@ def test_becl_has_a_head_on_robots_and_none_in_the_maze() -> None:
 # --- values and runs -----------------------------------------------------------------------------
 
 VALUES: dict[str, dict[str, Any]] = {
-    "diayn": {"run": ("one-hot", 16), "agent": (50, 3, 1), "method": (1024, 1e-4)},
-    "becl": {"run": ("one-hot", 16), "agent": (50, 3, 3), "method": (1024, 1e-4)},
-    "smm": {"run": ("one-hot", 4), "agent": (1000, 3, 1), "method": (1024, 1e-3)},
-    "dads": {"run": ("box", 2), "agent": (200, 3, 1), "method": (1024, 1e-4)},
+    "diayn": {"run": ("one-hot", 16), "train": (50, 3, 1), "method": (1024, 1e-4)},
+    "becl": {"run": ("one-hot", 16), "train": (50, 3, 3), "method": (1024, 1e-4)},
+    "smm": {"run": ("one-hot", 4), "train": (1000, 3, 1), "method": (1024, 1e-3)},
+    "dads": {"run": ("box", 2), "train": (200, 3, 1), "method": (1024, 1e-4)},
 }
 
 
@@ -302,12 +302,12 @@ def test_values_on_robots(name: str, robot: str) -> None:
     groups = config.to_json()
     names = {
         "run": ("space", "skills"),
-        "agent": ("hold", "n_step", "representation_steps"),
+        "train": ("hold", "n_step", "representation_steps"),
         "method": ("hidden", "lr"),
     }
     for group, wanted in VALUES[name].items():
         assert tuple(groups[group][key] for key in names[group]) == wanted
-    assert "code" in sources["run.space"]
+    assert "code" in config.sources["run.space"]
 
 
 def learner_of(path: Path) -> OffPolicyLearner:

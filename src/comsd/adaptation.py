@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
 from comsd.agents.ddpg import DDPGConfig
 from comsd.config import Config, Settings, Stage, setting, sourced
+from comsd.envs.base import Env
 from comsd.envs.specs import Values
 from comsd.errors import InputError
 from comsd.methods.base import Method
@@ -81,7 +82,11 @@ class SourceRun(Protocol):
     @property
     def reached(self) -> int: ...
 
-    def load_method(self) -> Method: ...
+    def load_policy(self, env: Env | None = None) -> Any: ...
+
+    def load_agent(self, env: Env | None = None) -> Any: ...
+
+    def load_method(self, env: Env | None = None) -> Method: ...
 
 
 def check_source(source: SourceRun, task: str, stage: Stage) -> None:
@@ -201,7 +206,11 @@ def check_rule(config: Config, source: SourceRun) -> None:
 
 
 def make_selector(
-    config: Config, space: SkillSpace, source: SourceRun | None, seed: np.random.SeedSequence
+    config: Config,
+    source: SourceRun | None,
+    space: SkillSpace,
+    env: Env,
+    seed: np.random.SeedSequence,
 ) -> SkillSelector:
     """Who chooses the skill of an adaptation."""
     how = config.adapt
@@ -214,7 +223,8 @@ def make_selector(
     if how.rule == "best-of-k":
         return BestOfK(method.candidates(space, how.tries))
     if how.rule == "regress":
-        return RewardRegression(space, how.regress_after, source.load_method().regress_skill)
+        regress = source.load_method(env).regress_skill
+        return RewardRegression(space, how.regress_after, regress)
     if how.rule == "fixed":
         skill = method.default_skill(space)
         assert skill is not None

@@ -62,14 +62,10 @@ def setting_options(
     return options
 
 
-def old_names(options: Sequence[Option]) -> dict[str, Option]:
-    """`--agent.batch-size` still stands for `--train.batch-size`."""
-    return {
-        name.replace("--train.", "--agent."): option
-        for option in options
-        for name in (option.name, option.off)
-        if name is not None and name.startswith("--train.")
-    }
+def switches(options: Sequence[Option]) -> dict[str, tuple[Option, bool]]:
+    """Every name by which an option can be given, and the value it gives a switch."""
+    on = {option.name: (option, True) for option in options}
+    return on | {option.off: (option, False) for option in options if option.off}
 
 
 def parse(
@@ -79,41 +75,37 @@ def parse(
 
     Raises InputError, one sentence about the first option or value that is wrong.
     """
-    by_name = {o.name: o for o in options} | {o.off: o for o in options if o.off}
-    known = old_names(options) | by_name
-    rest, places = list(argv), list[str]()
+    current = switches(options)
+    old = {name.replace("--train.", "--agent."): option for name, option in current.items()}
+    known = old | current  # `--agent.batch-size` still stands for `--train.batch-size`
+    rest, places, last = list(argv), list[str](), ""
     given: dict[str, Any] = {}
-    last = ""
     while rest:
-        argument, equals, value = rest.pop(0).partition("=")
+        argument = rest.pop(0)
         if len(places) < len(positional) and not argument.startswith("-"):
-            places.append(argument + equals + value)
+            places.append(argument)
             continue
-        name = argument.replace("_", "-")
+        name, equals, value = argument.partition("=")
+        name = name.replace("_", "-")
         if name not in known:
-            raise unknown(name, by_name, known.get(last))
-        option, last = known[name], name
+            raise unknown(name, current, last)
+        (option, switched), last = known[name], name
         if option.name in given:
             raise InputError(f"{name} is given twice")
         if option.type is bool:
             if equals:
                 raise InputError(f"{name} is a switch and takes no value like {value!r}")
-            given[option.name] = name not in (
-                option.off,
-                (option.off or "").replace("--train.", "--agent."),
-            )
+            given[option.name] = switched
             continue
         if not equals:
             if not rest:
                 raise InputError(f"{name} needs a value")
             value = rest.pop(0)
+        given[option.name] = converted(name, value, option.type)
         if option.several:
-            values = [value]
+            given[option.name] = [value]
             while rest and not rest[0].startswith("-"):
-                values.append(rest.pop(0))
-            given[option.name] = tuple(values)
-        else:
-            given[option.name] = converted(name, value, option.type)
+                given[option.name].append(rest.pop(0))
     if len(places) < len(positional):
         raise InputError(f"{positional[len(places)]} is missing")
     return places, given
@@ -130,12 +122,13 @@ def converted(name: str, value: str, kind: Any) -> Any:
         raise InputError(f"{name} is {value!r}; it must be {number}") from None
 
 
-def unknown(name: str, known: Mapping[str, Option], before: Option | None) -> InputError:
-    """What to say of an argument that is no option."""
+def unknown(name: str, known: Mapping[str, tuple[Option, bool]], last: str) -> InputError:
+    """What to say of an argument that is no option; last: the option before it."""
     if not name.startswith("-"):
-        if before is not None and before.type is bool:
-            hint = f"; {before.off} turns it off" if before.off else ""
-            return InputError(f"{before.name} is a switch and takes no value like {name!r}{hint}")
+        option = known[last][0] if last in known else None
+        if option is not None and option.type is bool:
+            hint = f"; {option.off} turns it off" if option.off else ""
+            return InputError(f"{last} is a switch and takes no value like {name!r}{hint}")
         return InputError(f"{name!r} is one word too many: options begin with --")
     near = [other for other in known if other.endswith(f".{name.removeprefix('--')}")]
     near += difflib.get_close_matches(name, known, 1, cutoff=0.75)

@@ -73,6 +73,8 @@ def show(table: Table) -> None:
 
 def show_help(usage: str, options: Sequence[Option], about: str = "") -> NoReturn:
     """Every option with the values it takes, its default and its meaning."""
+    from rich.markup import escape
+
     print(f"usage: {usage} [OPTIONS]\n" + (f"\n{about}\n" if about else ""))
     table = new_table("option", "value", "meaning")
     for option in options:
@@ -80,6 +82,6 @@ def show_help(usage: str, options: Sequence[Option], about: str = "") -> NoRetur
         name, value = option.name, "" if option.type is bool else kind
         name += f", {option.off}" if option.off else ""
         default = f" (default: {option.default})" if option.default is not None else ""
-        table.add_row(name, value, option.help + default)
+        table.add_row(name, value, escape(option.help + default))
     show(table)
     sys.exit(0)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import comsd
 from comsd.adaptation import combined_steps
 from comsd.cli.console import new_table, say, show, show_help
-from comsd.config import Config, RunSettings, Settings, Stage
+from comsd.config import Config, RunSettings, Settings
 from comsd.errors import InputError
 from comsd.options import (
     Option,
@@ -26,7 +25,6 @@ from comsd.resolve import (
     resolve,
     resolve_combine,
     resolve_finetune,
-    resolve_scratch,
     setting_classes,
 )
 
@@ -104,29 +102,18 @@ ADAPTING = """\
 RUN is a finished pre-training on a robot, --task one of its tasks (`comsd envs`).
 Preset, width and the rule for the skill come from RUN; shown are the paper's.
 With RUN and --task before --help, theirs."""
-ADAPTATIONS = {
-    "finetune": (resolve_finetune, comsd.finetune),
-    "combine": (resolve_combine, comsd.combine),
-}
 REFERENCE = "\n--scratch in place of RUN: plain DDPG without skills."
 
 
 def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
     usage = f"comsd {command} RUN --task TASK"
-    named = bool(argv) and not argv[0].startswith("-") and peek_option(argv, "--task") is not None
-    if wants_help(argv) and not named:
-        task = next(iter(TASKS))
-        layer = combined_steps("paper") if command == "combine" else {}
-        about = ADAPTING + REFERENCE if command == "finetune" else ADAPTING
-        shown = resolve("task", task, "paper", command, layer)
-        show_help(usage, setting_options(classes_of(shown), command, shown), about)
-    peek_option(argv, "--task")
-    task, rest = pop_option(argv, "--task")
+    task, stage, source = peek_option(argv, "--task"), command, None
+    if wants_help(argv) and (task is None or argv[0].startswith("-")):
+        show_papers_values(command, usage)
+    _, rest = pop_option(argv, "--task")
     if task is None:
         raise InputError(f"--task is missing: {usage}; `comsd envs` lists the tasks")
     env_spec(task, "task")
-    stage: Stage = command
-    source, resolver, verb = None, partial(resolve_scratch, task), partial(comsd.finetune, None)
     if command == "finetune" and "--scratch" in rest:
         stage = "scratch"
         rest.remove("--scratch")
@@ -137,20 +124,28 @@ def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
         raise InputError(f"RUN is missing{hint}: {usage}")
     else:
         source, rest = comsd.load(rest[0]), rest[1:]
-        make, call = ADAPTATIONS[command]
-        resolver, verb = partial(make, source, task), partial(call, source)
-    classes = setting_classes("task", task, None, stage)
+    options = setting_options(setting_classes("task", task, None, stage), stage)
     if wants_help(rest):
-        preset = peek_option(rest, "--preset")
-        shown = resolver(preset) if preset else resolver()
-        show_help(usage, setting_options(classes, stage, shown))
-    options = setting_options(classes, stage)
+        assert source is not None
+        resolver = resolve_finetune if command == "finetune" else resolve_combine
+        shown = resolver(source, task, peek_option(rest, "--preset"))
+        show_help(usage, setting_options(classes_of(shown), stage, shown))
     _, given = parse(rest, options)
-    overrides = overrides_of(options, given)
-    run = verb(task=task, run=given.get("--run"), report=say, **overrides)
+    settings = {"task": task, "run": given.get("--run"), **overrides_of(options, given)}
+    if source is not None and command == "combine":
+        run = comsd.combine(source, report=say, **settings)
+    else:
+        run = comsd.finetune(source, report=say, **settings)
     for last in run.evaluations.rows()[-1:]:
         print(f"return {float(last['return']):.1f} at step {int(last['step']):,}")
     say(f"done; `comsd evaluate {run.path}` scores it again and draws the curve")
+
+
+def show_papers_values(command: Literal["finetune", "combine"], usage: str) -> NoReturn:
+    layer = combined_steps("paper") if command == "combine" else {}
+    shown = resolve("task", next(iter(TASKS)), "paper", command, layer)
+    about = ADAPTING + REFERENCE if command == "finetune" else ADAPTING
+    show_help(usage, setting_options(classes_of(shown), command, shown), about)
 
 
 def finetune(argv: list[str]) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from comsd.adaptation import CombineSettings, FinetuneSettings, SourceRun, agent_of, make_selector
-from comsd.agents.base import Policy, make_policy_fn
+from comsd.agents.base import make_policy_fn
 from comsd.config import Config
 from comsd.envs.base import Env
 from comsd.envs.skills import SkillEnv
@@ -24,15 +24,6 @@ from comsd.training.trainer import Trainer
 from comsd.types import ObsSpec, PolicyFn
 
 
-class Source(SourceRun, Protocol):
-    """The run whose skills are adapted."""
-
-    @property
-    def policy(self) -> Policy: ...
-
-    def load_agent(self) -> Any: ...
-
-
 def seeds(config: Config) -> list[np.random.SeedSequence]:
     """Independent streams: weights, environment, trainer, evaluation, choice of the skill."""
     return np.random.SeedSequence(config.run.seed).spawn(5)
@@ -43,7 +34,11 @@ def make_space(config: Config) -> SkillSpace:
 
 
 def make_env(
-    config: Config, source: Source | None, num_envs: int, seed: int, discount: float | None = None
+    config: Config,
+    source: SourceRun | None,
+    num_envs: int,
+    seed: int,
+    discount: float | None = None,
 ) -> Env:
     """discount: of the rewards within one choice of a controller; that of training if not given."""
     env = env_spec(config.run.env).make(num_envs, seed)
@@ -53,7 +48,7 @@ def make_env(
     assert source is not None
     if discount is None:
         discount = float(agent_of(config).discount ** (1 / how.hold))
-    policy, affine = source.policy, how.skill_map == "affine"
+    policy, affine = source.load_policy(env), how.skill_map == "affine"
 
     def policy_fn_of(skill: Tensor) -> PolicyFn:
         return make_policy_fn(policy, skill, None)
@@ -61,7 +56,7 @@ def make_env(
     return SkillEnv(env, policy_fn_of, source.space, how.hold, discount, affine)
 
 
-def make_training_env(config: Config, source: Source | None) -> Env:
+def make_training_env(config: Config, source: SourceRun | None) -> Env:
     num_envs: int = getattr(config.train, "envs")  # noqa: B009 (of every agent's settings)
     return make_env(config, source, num_envs, int(seeds(config)[1].generate_state(1)[0]))
 
@@ -97,7 +92,7 @@ def make_method(config: Config, obs: ObsSpec, device: torch.device) -> Method:
         return kind(config.method, make_space(config), obs)
 
 
-def make_trainer(config: Config, source: Source | None, env: Env) -> Trainer:
+def make_trainer(config: Config, source: SourceRun | None, env: Env) -> Trainer:
     """As at step 0."""
     weights, _, seed, _, skill_seed = seeds(config)
     device = torch.device(config.run.device)
@@ -106,10 +101,10 @@ def make_trainer(config: Config, source: Source | None, env: Env) -> Trainer:
     method = make_method(config, agent.encoder.spec, device)
     selector = None
     if config.run.stage != "pretrain":
-        selector = make_selector(config, method.space, source, skill_seed)
+        selector = make_selector(config, source, method.space, env, skill_seed)
     if isinstance(config.adapt, FinetuneSettings):
         assert source is not None
-        agent.init_from(source.load_agent(), config.adapt.critic_init)
+        agent.init_from(source.load_agent(env), config.adapt.critic_init)
     make: Callable[..., Trainer] = AGENTS[config.run.agent].trainer
     options = {} if selector is None else {"selector": selector}
     precision = config.run.precision

@@ -180,9 +180,7 @@ class Run:
     @property
     def policy(self) -> Policy:
         """The trained policy alone, on the CPU."""
-        if self._policy is None:
-            self._policy = self.load_agent().policy
-        return self._policy
+        return self.load_policy()
 
     @property
     def selected_skill(self) -> Tensor:
@@ -192,16 +190,22 @@ class Run:
             raise InputError(f"run {self.path} has not settled on a skill")
         return skill
 
-    def load_agent(self) -> Any:
-        """The trained agent, on the CPU."""
-        cpu = torch.device("cpu")
-        agent = factory.make_agent(self.config, self.source, self.make_env(1, 0), cpu)
-        return self._load(agent, "agent")
+    # The next three take the sizes of observations and actions from an environment of the same
+    # body, if there is one already.
 
-    def load_method(self) -> Method:
+    def load_policy(self, env: Env | None = None) -> Policy:
+        policy = self._policy = self._policy or self.load_agent(env).policy
+        return policy
+
+    def load_agent(self, env: Env | None = None) -> Any:
+        """The trained agent, on the CPU."""
+        env, cpu = env or self.make_env(1, 0), torch.device("cpu")
+        return self._load(factory.make_agent(self.config, self.source, env, cpu), "agent")
+
+    def load_method(self, env: Env | None = None) -> Method:
         """The trained representation alone, on the CPU."""
-        method = factory.make_method(self.config, self.make_env(1, 0).obs_spec, torch.device("cpu"))
-        return self._load(method, "method").eval()
+        env, cpu = env or self.make_env(1, 0), torch.device("cpu")
+        return self._load(factory.make_method(self.config, env.obs_spec, cpu), "method").eval()
 
     def _read(self, branch: str) -> dict[str, Any]:
         """One branch of the newest whole checkpoint."""
