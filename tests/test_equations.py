@@ -9,25 +9,25 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from comsd.contrast import Contrasted
 from comsd.methods.aps import APS
-from comsd.methods.becl import BeCL
-from comsd.methods.cesd import CeSD, Features
+from comsd.methods.becl import BeCL, next_of_same_skill
+from comsd.methods.cesd import CeSD, Features, sinkhorn
 from comsd.methods.cic import CIC
-from comsd.methods.comsd import ComSD
+from comsd.methods.comsd import ComSD, dynamic_weight
+from comsd.methods.contrastive import ContrastiveFeatures
 from comsd.methods.dads import DADS
 from comsd.methods.diayn import DIAYN
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
-from comsd.terms import partners, sinkhorn, unit
 from comsd.types import Batch
-from conftest import make_batch, make_method
+from conftest import make_batch, make_constant, make_method
 
 
-def contrasted(state: Tensor, key: Tensor, before: Tensor | None = None) -> Contrasted:
+def contrasted(next_state: Tensor, key: Tensor, state: Tensor | None = None) -> ContrastiveFeatures:
     """Each row with a one-hot query of its own."""
-    states = torch.cat([state if before is None else before, state], -1)
-    return Contrasted(states, key, torch.eye(len(key)), torch.eye(len(key)))
+    own = torch.eye(len(key))
+    return ContrastiveFeatures(next_state if state is None else state, next_state, key, own, own)
 
 
 def rows(space: SkillSpace, next_obs: list[list[float]], skill: list[int] | Tensor) -> Batch:
@@ -44,6 +44,16 @@ def comsd(**values: Any) -> ComSD:
     method = make_method("comsd", OneHot(6), **values)
     assert isinstance(method, ComSD)
     return method
+
+
+def test_dynamic_weight_is_eq_11() -> None:
+    """w = (0, 2): with f = (0, 1) the weight is twice the flag; with f = (1/3, 2/3), 6 flag - 2
+    between 0 and 2. The paper's clamp names its bounds in the other order, which would give 0."""
+    flag = torch.tensor([0, 1 / 3, 0.5, 2 / 3, 1])
+    wide = dynamic_weight(flag, (0, 2), (0, 1)).tolist()
+    narrow = dynamic_weight(flag, (0, 2), (1 / 3, 2 / 3)).tolist()
+    assert wide == pytest.approx([0, 2 / 3, 1, 4 / 3, 2])
+    assert narrow == pytest.approx([0, 0, 1, 2, 2], abs=1e-6)
 
 
 def test_comsd_maze_weights_are_equal_steps_from_one_half_to_one() -> None:
@@ -71,7 +81,9 @@ def test_comsd_reward_is_eq_12() -> None:
 def test_comsd_diversity_reward_is_q_or_log_q() -> None:
     batch = make_batch(OneHot(6), 20)
     only = {"exploration": False, "alpha": 1.0, "smw": False, "w_low": 1.0, "w_high": 1.0}
-    q, log_q = (comsd(**only, diversity_form=f).lesson(batch).reward for f in ("q", "log-q"))
+    q, log_q = (
+        comsd(**only, diversity_form=f).intrinsic_reward(batch).reward for f in ("q", "log-q")
+    )
     torch.testing.assert_close(q.log(), log_q)
     assert bool((q >= math.exp(-2)).all())
     assert bool((q <= math.exp(2) + 1e-4).all())
@@ -86,28 +98,18 @@ def test_comsd_diversity_reward_is_not_constant_after_fitting() -> None:
     optimizer = method.optimizer()
     assert optimizer is not None
     for _ in range(300):
-        method.descend(batch, optimizer)
-    metrics = method.lesson(batch).metrics
+        method.representation_step(batch, optimizer)
+    metrics = method.intrinsic_reward(batch).metrics
     assert metrics["comsd/r_div"].mean() > 5  # the best possible is e^2 = 7.39
     swapped = batch._replace(skill=batch.skill.roll(1, dims=-1))
-    assert method.lesson(swapped).metrics["comsd/r_div"].mean() < 2
-
-
-@pytest.mark.parametrize("space", [OneHot(4), Box(4)])
-def test_the_q_that_the_loss_knows_is_the_q_of_the_reward(space: SkillSpace) -> None:
-    method = make_method("comsd", space)
-    assert isinstance(method, ComSD)
-    contrast = method.contrast
-    embedded = contrast.gradients(make_batch(space, 20))[0]
-    again = contrast.log_q(embedded._replace(q=None))
-    torch.testing.assert_close(contrast.log_q(embedded), again, atol=1e-6, rtol=1e-4)
+    assert method.intrinsic_reward(swapped).metrics["comsd/r_div"].mean() < 2
 
 
 def test_comsd_frozen_random_is_knn_of_an_untrained_net_between_s_and_next_s() -> None:
     method = comsd(diversity=False, knn="frozen-random", knn_form="log1p", k=3)
     assert method.optimizer() is None
     batch = make_batch(OneHot(6), 30)
-    reward = method.lesson(batch).reward
+    reward = method.intrinsic_reward(batch).reward
     net = method.f_frozen
     distances = (net(batch.obs)[:, None] - net(batch.next_obs)).norm(dim=-1).sort(1).values[:, :3]
     variance = distances.var(correction=0)
@@ -210,22 +212,22 @@ def test_dads_distances_are_in_maze_units() -> None:
     """mu works in standardised units; what the loss sees are raw coordinates."""
     method = dads()
     batch = rows(OneHot(2), [[1.0, -2.0]], [0])
-    with torch.no_grad():
-        method.mu.flat.zero_()  # every centre at the mean of the maze
+    make_constant(method.mu, [0.0, 0.0])  # every centre at the mean of the maze
     assert method.embed(batch)[0].tolist() == pytest.approx([1 + 1.5**2] * 2)
 
 
 # --- BeCL ----------------------------------------------------------------------------------------
 
 
-def test_becl_partner_is_the_next_row_of_the_same_skill() -> None:
-    assert partners(torch.tensor([0, 1, 0, 2, 1, 0])).tolist() == [2, 4, 5, 3, 1, 0]
+def test_becl_positive_is_the_next_row_of_the_same_skill() -> None:
+    label = torch.tensor([0, 1, 0, 2, 1, 0])
+    assert next_of_same_skill(label).tolist() == [2, 4, 5, 3, 1, 0]
 
 
 def becl_with(features: list[list[float]]) -> BeCL:
     method = make_method("becl", OneHot(2))
     assert isinstance(method, BeCL)
-    method.f.forward = lambda x, *, frozen=False: torch.tensor(features, dtype=x.dtype)  # noqa: ARG005
+    method.f.forward = lambda x: torch.tensor(features, dtype=x.dtype)
     return method
 
 
@@ -233,13 +235,13 @@ def test_becl_ratio_on_four_points() -> None:
     """Two skills at right angles, T = 0.5: e^2 / (e^2 + 2), two negatives each."""
     batch = rows(OneHot(2), [[0, 0]] * 4, [0, 0, 1, 1])
     module = becl_with([[2.0, 0], [1, 0], [0, 1], [0, 3]])
-    reward = module.lesson(batch).reward
+    reward = module.intrinsic_reward(batch).reward
     assert reward.tolist() == pytest.approx([math.e**2 / (math.e**2 + 2)] * 4)
 
 
 def test_becl_confused_skills_earn_a_third() -> None:
     batch = rows(OneHot(2), [[0, 0]] * 4, [0, 1, 0, 1])
-    reward = becl_with([[1.0, 0]] * 4).lesson(batch).reward
+    reward = becl_with([[1.0, 0]] * 4).intrinsic_reward(batch).reward
     assert reward.tolist() == pytest.approx([1 / 3] * 4)
 
 
@@ -304,8 +306,8 @@ def test_aps_regression_finds_the_skill_behind_the_rewards(scale: float) -> None
     method, space = aps(Sphere(3)), Sphere(3)
     batch = make_batch(space, 500)
     w = torch.tensor([2.0, -1.0, 2.0]) / 3
-    u = unit(method.embed(batch)).detach()
-    found = method.regress(batch._replace(reward=scale * u @ w))
+    u = F.normalize(method.embed(batch), dim=-1).detach()
+    found = method.regress_skill(batch._replace(reward=scale * u @ w))
     assert found.tolist() == pytest.approx((math.copysign(1, scale) * w).tolist(), abs=0.05)
     assert found.norm().item() == pytest.approx(1)
 
@@ -313,15 +315,15 @@ def test_aps_regression_finds_the_skill_behind_the_rewards(scale: float) -> None
 def test_aps_ridge_by_hand() -> None:
     """Two orthogonal features, R = (3, 4): U'U = I, w = R / 1.001, which is (0.6, 0.8)."""
     method, space = aps(), Sphere(2)
-    method.phi.forward = lambda x, *, frozen=False: torch.eye(2)  # noqa: ARG005
+    method.phi.forward = lambda x: torch.eye(2, dtype=x.dtype)
     batch = rows(space, [[0, 0]] * 2, torch.eye(2))._replace(reward=torch.tensor([3.0, 4.0]))
-    assert method.regress(batch).tolist() == pytest.approx([0.6, 0.8])
-    zero = method.regress(batch._replace(reward=torch.zeros(2)))
+    assert method.regress_skill(batch).tolist() == pytest.approx([0.6, 0.8])
+    zero = method.regress_skill(batch._replace(reward=torch.zeros(2)))
     assert zero.norm().item() == pytest.approx(1)  # rewards that say nothing: any skill
 
 
 def test_other_methods_cannot_regress() -> None:
-    assert make_method("diayn", OneHot(2)).regress(make_batch(OneHot(2), 4)) is None
+    assert make_method("diayn", OneHot(2)).regress_skill(make_batch(OneHot(2), 4)) is None
 
 
 # --- CeSD ----------------------------------------------------------------------------------------
@@ -350,8 +352,8 @@ def test_sinkhorn_balances_what_leans_to_one_side() -> None:
     torch.testing.assert_close(q.sum(0), torch.full((4,), 15.0), rtol=1e-3, atol=1e-3)
 
 
-def embedded(before: Tensor, state: Tensor) -> Contrasted:
-    return contrasted(state, state, before)
+def embedded(state: Tensor, next_state: Tensor) -> ContrastiveFeatures:
+    return contrasted(next_state, next_state, state)
 
 
 def test_cesd_prototype_loss_by_hand() -> None:
@@ -390,20 +392,20 @@ def cesd_case(method: CeSD) -> tuple[Tensor, Any, Tensor | None]:
     batch = rows(OneHot(2), [[0, 0]] * 5, [0, 0, 1, 1, 1])
     features = Features(contrasted(state, state), partition)
     reward, metrics = method.reward(batch, features)
-    return reward, metrics, method.credit(batch, features)
+    return reward, metrics, method.value_skill(batch, features)
 
 
 def test_cesd_reward_stays_within_the_partition() -> None:
     """Two neighbours with self: 1 1 2 in one partition, 4 4 in the other, none across."""
-    reward, metrics, credit = cesd_case(cesd(k=2, weight=0.5))
+    reward, metrics, value_skill = cesd_case(cesd(k=2, weight=0.5))
     variance = np.var([0, 1, 0, 1, 0, 2, 0, 4, 0, 4])
     r_ent = [math.log1p((d / variance - 5e-4) / 2) for d in (1, 1, 2, 4, 4)]
     r_con = [0.5 / 2] * 3 + [0.5] * 2  # one stranger among the first, none among the others
     assert metrics["cesd/r_ent"].tolist() == pytest.approx(r_ent, rel=1e-4)
     assert metrics["cesd/r_con"].tolist() == pytest.approx(r_con)
     assert reward.tolist() == pytest.approx(np.add(r_ent, r_con), rel=1e-4)
-    assert credit is not None
-    assert credit.argmax(-1).tolist() == [0, 0, 0, 1, 1]  # the third row acted for skill 1
+    assert value_skill is not None
+    assert value_skill.argmax(-1).tolist() == [0, 0, 0, 1, 1]  # the third row acted for skill 1
     assert metrics["cesd/own"].tolist() == [1, 1, 0, 1, 1]
 
 
@@ -422,10 +424,10 @@ def test_cesd_neighbours_that_a_partition_lacks_do_not_count() -> None:
     assert method.entropy.moments.variance.item() == pytest.approx(variance, rel=1e-5)
 
 
-def test_cesd_without_credit_pays_nothing_outside() -> None:
-    reward, _, credit = cesd_case(cesd(k=2, outside="nothing"))
+def test_cesd_without_relabelling_pays_nothing_outside() -> None:
+    reward, _, value_skill = cesd_case(cesd(k=2, outside="nothing"))
     paid, _, _ = cesd_case(cesd(k=2))
-    assert credit is None
+    assert value_skill is None
     assert reward.tolist() == pytest.approx([*paid[:2].tolist(), 0, *paid[3:].tolist()])
 
 

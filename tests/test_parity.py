@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
+from comsd.methods import METHODS
 from comsd.methods.aps import APS
 from comsd.methods.base import Method
 from comsd.methods.becl import BeCL
-from comsd.methods.cesd import CeSD
+from comsd.methods.cesd import CeSD, sinkhorn
 from comsd.methods.cic import CIC
 from comsd.methods.csd import CSD
 from comsd.methods.dads import DADS
@@ -27,11 +29,9 @@ from comsd.methods.diayn import DIAYN
 from comsd.methods.lsd import LSD
 from comsd.methods.metra import METRA
 from comsd.methods.smm import SMM
-from comsd.nets import MLP
-from comsd.registry import METHODS
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
-from comsd.terms import sinkhorn, unit
-from comsd.types import Batch, ObsInfo
+from comsd.types import Batch
+from conftest import plain_obs
 
 DATA = Path(__file__).parent / "data" / "parity"
 
@@ -56,8 +56,7 @@ def make(name: str, space: SkillSpace, dim: int, **values: Any) -> Method:
     """A method that sees observations as they are."""
     torch.manual_seed(0)
     kind = METHODS[name]
-    raw = ObsInfo(dim, torch.zeros(dim), torch.ones(dim))
-    return kind(kind.config_class(**values), space, raw)
+    return kind(kind.config_class(**values), space, plain_obs(dim))
 
 
 def batch_of(arrays: Arrays, *, next_obs: str = "next_obs", skill: str = "skill") -> Batch:
@@ -71,26 +70,31 @@ def rows(batch: Batch, index: Tensor) -> Batch:
     return Batch(*(column[index] for column in batch))
 
 
-def flat(arrays: Arrays, name: str) -> Tensor:
-    """The layers of an official network in the order of an `MLP`'s flat parameter."""
+def layers(arrays: Arrays, name: str) -> list[Tensor]:
+    """Weights and biases of an official network, in the order of an MLP's parameters."""
     depth = sum(key.startswith(f"{name}.") and key.endswith(".weight") for key in arrays)
-    layers = [f"{name}.{i}.{part}" for i in range(depth) for part in ("weight", "bias")]
-    return torch.cat([arrays[layer].flatten() for layer in layers])
+    return [arrays[f"{name}.{i}.{part}"] for i in range(depth) for part in ("weight", "bias")]
 
 
 @torch.no_grad()
-def fill(net: MLP | None, weights: Tensor) -> None:
-    assert net is not None
-    net.flat.copy_(weights)
+def fill(net: nn.Module, weights: list[Tensor]) -> None:
+    for parameter, value in zip(net.parameters(), weights, strict=True):
+        parameter.copy_(value)
 
 
-def same(ours: Tensor | list[Tensor], theirs: Tensor | list[Tensor]) -> None:
+def same(ours: object, theirs: object) -> None:
     torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-9)
 
 
-def loss_and_grads(method: Method, batch: Batch, *wrt: Tensor) -> tuple[Tensor, list[Tensor]]:
+def loss_and_grads(
+    method: Method, batch: Batch, *nets: nn.Module
+) -> tuple[Tensor, list[list[Tensor]]]:
+    """The loss, and its gradients by network and parameter."""
     loss, _ = method.loss(batch, method.embed(batch))
-    return loss.detach(), list(torch.autograd.grad(loss, list(wrt)))
+    grads = [
+        list(torch.autograd.grad(loss, list(net.parameters()), retain_graph=True)) for net in nets
+    ]
+    return loss.detach(), grads
 
 
 # --- CIC -----------------------------------------------------------------------------------------
@@ -100,22 +104,21 @@ def cic(arrays: Arrays) -> CIC:
     """Continuous skills, a learned query and the constant in the denominator."""
     method = make("cic", Box(4), 5, hidden=6, denominator="constant")
     assert isinstance(method, CIC)
-    fill(method.contrast.f1.state, flat(arrays, "state"))
-    fill(method.contrast.f1.pair, flat(arrays, "pair"))
-    fill(method.contrast.f2, flat(arrays, "skill_net"))
+    fill(method.encoder.state, layers(arrays, "state"))
+    fill(method.encoder.pair, layers(arrays, "pair"))
+    fill(method.encoder.f2, layers(arrays, "skill_net"))
     return method
 
 
 def test_cic_contrastive_loss() -> None:
     arrays = load("cic")
     method = cic(arrays)
-    f1, f2 = method.contrast.f1, method.contrast.f2
-    assert f2 is not None
-    nets = {"state": f1.state, "pair": f1.pair, "skill_net": f2}
-    loss, grads = loss_and_grads(method, batch_of(arrays), *(net.flat for net in nets.values()))
+    f = method.encoder
+    nets = {"state": f.state, "pair": f.pair, "skill_net": f.f2}
+    loss, grads = loss_and_grads(method, batch_of(arrays), *nets.values())
     same(loss, arrays["loss"].mean())
     for name, grad in zip(nets, grads, strict=True):
-        same(grad, flat(arrays, f"grad.{name}"))
+        same(grad, layers(arrays, f"grad.{name}"))
 
 
 def test_cic_bound_of_the_denominator() -> None:
@@ -123,9 +126,9 @@ def test_cic_bound_of_the_denominator() -> None:
     arrays = load("cic")
     method = cic(arrays)
     few = rows(batch_of(arrays), arrays["few"])
-    loss, (grad,) = loss_and_grads(method, few, method.contrast.f1.state.flat)
+    loss, (grad,) = loss_and_grads(method, few, method.encoder.state)
     same(loss, arrays["few_loss"].mean())
-    same(grad, flat(arrays, "few_grad.state"))
+    same(grad, layers(arrays, "few_grad.state"))
 
 
 @pytest.mark.parametrize("when", ["", "later_"])
@@ -134,7 +137,7 @@ def test_cic_reward_given_the_variance(when: str) -> None:
     method = cic(arrays).eval()
     method.entropy.moments.variance.copy_(arrays[f"{when}variance"][0])
     batch = batch_of(arrays, next_obs="later" if when else "next_obs")
-    same(method.lesson(batch).reward, arrays[f"{when}reward"])
+    same(method.intrinsic_reward(batch).reward, arrays[f"{when}reward"])
 
 
 def test_cic_variance_runs_on() -> None:
@@ -142,7 +145,7 @@ def test_cic_variance_runs_on() -> None:
     arrays, rtol = load("cic"), 1 / 383 + 1e-5
     method = cic(arrays)
     for when, states in (("", "next_obs"), ("later_", "later")):
-        reward = method.lesson(batch_of(arrays, next_obs=states)).reward
+        reward = method.intrinsic_reward(batch_of(arrays, next_obs=states)).reward
         variance = method.entropy.moments.variance
         torch.testing.assert_close(variance, arrays[f"{when}variance"][0], rtol=rtol, atol=0)
         torch.testing.assert_close(reward, arrays[f"{when}reward"], rtol=rtol, atol=0)
@@ -154,7 +157,7 @@ def test_cic_variance_runs_on() -> None:
 def cesd(arrays: Arrays) -> CeSD:
     method = make("cesd", OneHot(3), 4, hidden=6)
     assert isinstance(method, CeSD)
-    fill(method.contrast.f1.state, flat(arrays, "state"))
+    fill(method.encoder.state, layers(arrays, "state"))
     with torch.no_grad():
         method.prototypes.copy_(arrays["centres"])
     return method
@@ -176,7 +179,7 @@ def test_cesd_prototype_loss() -> None:
     loss, metrics = method.loss(batch, method.embed(batch))
     same(metrics["cesd/proto"], arrays["proto_loss"])
     (grad,) = torch.autograd.grad(loss, [centres])
-    direction, theirs = unit(arrays["centres"]), arrays["grad.centres"]
+    direction, theirs = F.normalize(arrays["centres"], dim=-1), arrays["grad.centres"]
     across = theirs - (theirs * direction).sum(-1, keepdim=True) * direction
     length = arrays["centres"].norm(dim=-1, keepdim=True)
     same(grad * length, across)
@@ -189,9 +192,9 @@ def test_cesd_reward_within_partitions() -> None:
     method, batch = cesd(arrays).eval(), batch_of(arrays)
     for partition, variance in enumerate(arrays["variance"]):
         method.entropy.moments.variance.copy_(variance)
-        reward, _, credit = method.lesson(batch)
-        assert credit is not None
-        assert torch.equal(credit.argmax(-1), arrays["partition"])
+        reward, _, value_skill = method.intrinsic_reward(batch)
+        assert value_skill is not None
+        assert torch.equal(value_skill.argmax(-1), arrays["partition"])
         here = arrays["partition"] == partition
         torch.testing.assert_close(reward[here], arrays["reward"][here], atol=3e-5, rtol=3e-5)
 
@@ -202,16 +205,16 @@ def test_cesd_reward_within_partitions() -> None:
 def aps(arrays: Arrays) -> APS:
     method = make("aps", Sphere(4), 5, hidden=6)
     assert isinstance(method, APS)
-    fill(method.phi, flat(arrays, "phi"))
+    fill(method.phi, layers(arrays, "phi"))
     return method
 
 
 def test_aps_loss() -> None:
     arrays = load("aps")
     method = aps(arrays)
-    loss, (grad,) = loss_and_grads(method, batch_of(arrays), method.phi.flat)
+    loss, (grad,) = loss_and_grads(method, batch_of(arrays), method.phi)
     same(loss, arrays["loss"])
-    same(grad, flat(arrays, "grad.phi"))
+    same(grad, layers(arrays, "grad.phi"))
 
 
 def test_aps_mean_runs_on() -> None:
@@ -219,7 +222,7 @@ def test_aps_mean_runs_on() -> None:
     arrays, rtol = load("aps"), 1e-6
     method = aps(arrays)
     for when, states in (("", "next_obs"), ("later_", "later")):
-        metrics = method.lesson(batch_of(arrays, next_obs=states)).metrics
+        metrics = method.intrinsic_reward(batch_of(arrays, next_obs=states)).metrics
         torch.testing.assert_close(metrics["aps/mean"], arrays[f"{when}mean"][0], rtol=rtol, atol=0)
         torch.testing.assert_close(metrics["aps/r_ent"], arrays[f"{when}r_ent"], rtol=rtol, atol=0)
 
@@ -229,7 +232,9 @@ def test_aps_reward_given_the_mean(when: str) -> None:
     arrays = load("aps")
     method = aps(arrays).eval()
     method.entropy.moments.mean.copy_(arrays[f"{when}mean"][0])
-    reward = method.lesson(batch_of(arrays, next_obs="later" if when else "next_obs")).reward
+    reward = method.intrinsic_reward(
+        batch_of(arrays, next_obs="later" if when else "next_obs")
+    ).reward
     both = arrays[f"{when}r_ent"] + arrays[f"{when}r_sf"]
     same(reward, both)
 
@@ -241,11 +246,11 @@ def test_diayn() -> None:
     arrays = load("diayn")
     method, batch = make("diayn", OneHot(4), 5, hidden=6), batch_of(arrays)
     assert isinstance(method, DIAYN)
-    fill(method.classifier, flat(arrays, "classifier"))
-    loss, (grad,) = loss_and_grads(method, batch, method.classifier.flat)
+    fill(method.classifier, layers(arrays, "classifier"))
+    loss, (grad,) = loss_and_grads(method, batch, method.classifier)
     same(loss, arrays["loss"])
-    same(grad, flat(arrays, "grad.classifier"))
-    reward, metrics, _ = method.lesson(batch)
+    same(grad, layers(arrays, "grad.classifier"))
+    reward, metrics, _ = method.intrinsic_reward(batch)
     same(reward, arrays["reward"])
     assert metrics["diayn/accuracy"].mean().item() == pytest.approx(arrays["accuracy"].item())
 
@@ -253,11 +258,11 @@ def test_diayn() -> None:
 # --- SMM -----------------------------------------------------------------------------------------
 
 
-def smm_encoder(arrays: Arrays, prefix: str = "") -> Tensor:
+def smm_encoder(arrays: Arrays, prefix: str = "") -> list[Tensor]:
     """Mean and log variance are one layer here and two there."""
     heads = [arrays[f"{prefix}{name}.0.weight"] for name in ("mean", "log_variance")]
     biases = [arrays[f"{prefix}{name}.0.bias"] for name in ("mean", "log_variance")]
-    return torch.cat([flat(arrays, f"{prefix}encoder"), torch.cat(heads).flatten(), *biases])
+    return [*layers(arrays, f"{prefix}encoder"), torch.cat(heads), torch.cat(biases)]
 
 
 def test_smm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,16 +272,16 @@ def test_smm(monkeypatch: pytest.MonkeyPatch) -> None:
     method, batch = make("smm", OneHot(3), 5, **values), batch_of(arrays)
     assert isinstance(method, SMM)
     fill(method.encoder, smm_encoder(arrays))
-    fill(method.decoder, flat(arrays, "decoder"))
-    fill(method.discriminator, flat(arrays, "discriminator"))
+    fill(method.decoder, layers(arrays, "decoder"))
+    fill(method.discriminator, layers(arrays, "discriminator"))
     monkeypatch.setattr(torch, "randn_like", lambda _: arrays["noise"])
     nets = (method.encoder, method.decoder, method.discriminator)
-    loss, grads = loss_and_grads(method, batch, *(net.flat for net in nets))
+    loss, grads = loss_and_grads(method, batch, *nets)
     same(loss, arrays["vae_loss"] + arrays["cross_entropy"].mean())
-    wanted = [smm_encoder(arrays, "grad."), flat(arrays, "grad.decoder")]
-    wanted.append(flat(arrays, "grad.discriminator"))
+    wanted = [smm_encoder(arrays, "grad."), layers(arrays, "grad.decoder")]
+    wanted.append(layers(arrays, "grad.discriminator"))
     same(grads, wanted)
-    reward, metrics, _ = method.lesson(batch)
+    reward, metrics, _ = method.intrinsic_reward(batch)
     same(reward, arrays["reward"])
     same(metrics["smm/density"], arrays["density"])
     same(metrics["smm/skill"], arrays["cross_entropy"])
@@ -288,8 +293,8 @@ def test_smm(monkeypatch: pytest.MonkeyPatch) -> None:
 def becl(arrays: Arrays, denominator: str) -> BeCL:
     method = make("becl", OneHot(4), 5, hidden=6, denominator=denominator)
     assert isinstance(method, BeCL)
-    fill(method.f, flat(arrays, "f"))
-    fill(method.head, flat(arrays, "head"))
+    fill(method.f, layers(arrays, "f"))
+    fill(method.head, layers(arrays, "head"))
     return method
 
 
@@ -301,13 +306,12 @@ def test_becl_two_rows_of_each_skill(denominator: str) -> None:
     """
     arrays = load("becl")
     method, batch = becl(arrays, denominator), rows(batch_of(arrays), arrays["pairs"])
-    assert method.head is not None
     ratio = arrays["pairs_reward"]
-    loss, grads = loss_and_grads(method, batch, method.f.flat, method.head.flat)
-    torch.testing.assert_close(method.lesson(batch).reward, ratio, atol=2e-6, rtol=0)
+    loss, grads = loss_and_grads(method, batch, method.f, method.head)
+    torch.testing.assert_close(method.intrinsic_reward(batch).reward, ratio, atol=2e-6, rtol=0)
     off = 2e-6 / ratio.min().item()
     torch.testing.assert_close(loss, arrays["pairs_loss"].mean(), atol=off, rtol=0)
-    wanted = [flat(arrays, "grad.f"), flat(arrays, "grad.head")]
+    wanted = [layers(arrays, "grad.f"), layers(arrays, "grad.head")]
     torch.testing.assert_close(grads, wanted, atol=off, rtol=off)
 
 
@@ -319,7 +323,7 @@ def test_becl_three_rows_of_each_skill() -> None:
     before = [label[:i].count(k) for i, k in enumerate(label)]
     shared = torch.tensor(before) != 1
     assert int(shared.sum()) == 8
-    reward = becl(arrays, "all").lesson(batch).reward
+    reward = becl(arrays, "all").intrinsic_reward(batch).reward
     torch.testing.assert_close(reward[shared], arrays["reward"][shared], atol=2e-6, rtol=0)
 
 
@@ -332,10 +336,10 @@ def metra(arrays: Arrays, space: SkillSpace) -> METRA:
     """
     method = make("metra", space, 5, hidden=6)
     assert isinstance(method, METRA)
-    fill(method.phi, flat(arrays, "phi"))
+    fill(method.phi, layers(arrays, "phi"))
     with torch.no_grad():
         method.dual.log.copy_(arrays["log_lam"])
-        for part in method.phi.layers[-1]:
+        for part in method.phi.out.parameters():
             part /= math.sqrt(space.dim)
     return method
 
@@ -343,7 +347,7 @@ def metra(arrays: Arrays, space: SkillSpace) -> METRA:
 @pytest.mark.parametrize(("kind", "space"), [("unit", Sphere(4)), ("one_hot", OneHot(4))])
 def test_metra_reward(kind: str, space: SkillSpace) -> None:
     arrays = load("metra")
-    reward = metra(arrays, space).lesson(batch_of(arrays, skill=f"{kind}_skill")).reward
+    reward = metra(arrays, space).intrinsic_reward(batch_of(arrays, skill=f"{kind}_skill")).reward
     same(2 * reward, arrays[f"{kind}_reward"])
 
 
@@ -352,32 +356,31 @@ def test_metra_losses() -> None:
     arrays = load("metra")
     method, batch = metra(arrays, Sphere(4)), batch_of(arrays, skill="unit_skill")
     batch = batch._replace(skill=2 * batch.skill)
-    loss, (to_phi, to_lam) = loss_and_grads(method, batch, method.phi.flat, method.dual.log)
+    loss, (to_phi, (to_lam,)) = loss_and_grads(method, batch, method.phi, method.dual)
     same(loss, arrays["loss_phi"] + arrays["loss_lam"])
     same(to_lam, arrays["grad.log_lam"])
-    for part in method.phi.views(to_phi)[0][-1]:
-        part /= 2  # the last layer is half as large here
-    same(to_phi, flat(arrays, "grad.phi"))
+    *hidden, weight, bias = to_phi
+    same([*hidden, weight / 2, bias / 2], layers(arrays, "grad.phi"))  # half as large here
 
 
 # --- CSD -----------------------------------------------------------------------------------------
 
 
-def side_by_side(arrays: Arrays, one: str, other: str) -> Tensor:
-    """Two official networks as one with both outputs, flat: zeros where they would mix."""
+def side_by_side(arrays: Arrays, one: str, other: str) -> list[Tensor]:
+    """Two official networks as one with both outputs: zeros where they would mix."""
     parts: list[Tensor] = []
     for i in range(3):
         weights = arrays[f"{one}.{i}.weight"], arrays[f"{other}.{i}.weight"]
-        joined = torch.cat(weights) if i == 0 else torch.block_diag(*weights)
-        parts += [joined.flatten(), arrays[f"{one}.{i}.bias"], arrays[f"{other}.{i}.bias"]]
-    return torch.cat(parts)
+        parts.append(torch.cat(weights) if i == 0 else torch.block_diag(*weights))
+        parts.append(torch.cat([arrays[f"{one}.{i}.bias"], arrays[f"{other}.{i}.bias"]]))
+    return parts
 
 
 def csd(arrays: Arrays, space: SkillSpace) -> CSD:
     """The density is one network here and two there, for mean and spread."""
     method = make("csd", space, 5, hidden=8, units_from=0, scale=1.0)
     assert isinstance(method, CSD)
-    fill(method.phi, flat(arrays, "phi"))
+    fill(method.phi, layers(arrays, "phi"))
     fill(method.density, side_by_side(arrays, "mean", "log_std"))
     with torch.no_grad():
         method.dual.log.copy_(arrays["log_lam"])
@@ -388,18 +391,18 @@ def csd(arrays: Arrays, space: SkillSpace) -> CSD:
 def test_csd(kind: str, space: SkillSpace) -> None:
     arrays = load("csd")
     method, batch = csd(arrays, space), batch_of(arrays, skill=f"{kind}_skill")
-    wrt = method.phi.flat, method.dual.log, method.density.flat
-    loss, (to_phi, to_lam, to_density) = loss_and_grads(method, batch, *wrt)
+    nets = method.phi, method.dual, method.density
+    loss, (to_phi, (to_lam,), to_density) = loss_and_grads(method, batch, *nets)
     wanted = arrays[f"{kind}_loss_phi"] + arrays["loss_lam"] + arrays["loss_density"]
     same(loss, wanted)
-    same(to_phi, flat(arrays, f"{kind}_grad.phi"))
+    same(to_phi, layers(arrays, f"{kind}_grad.phi"))
     same(to_lam, arrays["grad.log_lam"])
     apart = side_by_side(
         {name: torch.ones_like(x) for name, x in arrays.items()}, "mean", "log_std"
     )
     theirs = side_by_side(arrays, "grad.mean", "grad.log_std")
-    same(to_density * apart, theirs)
-    same(method.lesson(batch).reward, arrays[f"{kind}_reward"])
+    same([own * mask for own, mask in zip(to_density, apart, strict=True)], theirs)
+    same(method.intrinsic_reward(batch).reward, arrays[f"{kind}_reward"])
 
 
 # --- LSD -----------------------------------------------------------------------------------------
@@ -411,14 +414,14 @@ def test_lsd(kind: str, space: SkillSpace) -> None:
     arrays = load("lsd")
     method = make("lsd", space, 6, hidden=6, units_from=0)
     assert isinstance(method, LSD)
-    fill(method.phi, flat(arrays, "phi"))
+    fill(method.phi, layers(arrays, "phi"))
     batch = batch_of(arrays, skill=f"{kind}_skill")
     for _ in range(50):
         method.loss(batch, method.embed(batch))
-    loss, (grad,) = loss_and_grads(method, batch, method.phi.flat)
+    loss, (grad,) = loss_and_grads(method, batch, method.phi)
     same(loss, arrays[f"{kind}_loss"])
-    same(grad, flat(arrays, f"{kind}_grad.phi"))
-    same(method.lesson(batch).reward, arrays[f"{kind}_reward"])
+    same(grad, layers(arrays, f"{kind}_grad.phi"))
+    same(method.intrinsic_reward(batch).reward, arrays[f"{kind}_reward"])
 
 
 # --- DADS ----------------------------------------------------------------------------------------
@@ -430,13 +433,13 @@ def test_dads(kind: str, space: SkillSpace, monkeypatch: pytest.MonkeyPatch) -> 
     arrays = load("dads")
     method = make("dads", space, 5, hidden=6, alternatives=7)
     assert isinstance(method, DADS)
-    fill(method.mu, flat(arrays, "mu"))
+    fill(method.mu, layers(arrays, "mu"))
     if kind == "box":
         drawn = arrays["alternatives"][:, None]
-        monkeypatch.setattr(space, "others", lambda skill, n: drawn.expand(n, *skill.shape))
+        monkeypatch.setattr(space, "alternatives", lambda skill, n: drawn.expand(n, *skill.shape))
     batch = batch_of(arrays, skill=f"{kind}_skill")
-    loss, (grad,) = loss_and_grads(method, batch, method.mu.flat)
+    loss, (grad,) = loss_and_grads(method, batch, method.mu)
     constant = 5 / 2 * math.log(2 * math.pi)
     same(loss + constant, arrays[f"{kind}_loss"])
-    same(grad, flat(arrays, f"{kind}_grad.mu"))
-    same(method.lesson(batch).reward, arrays[f"{kind}_reward"])
+    same(grad, layers(arrays, f"{kind}_grad.mu"))
+    same(method.intrinsic_reward(batch).reward, arrays[f"{kind}_reward"])

@@ -57,7 +57,8 @@ class Policy(nn.Module):
     def forward(self, obs: Rows, skill: Rows) -> Rows:
         if isinstance(obs, np.ndarray):
             with torch.no_grad():
-                tensors = (torch.as_tensor(x, device=self.device) for x in (obs, skill))
+                tensors = [torch.as_tensor(x, device=self.device) for x in (obs, skill)]
+                tensors = [x.float() if x.is_floating_point() else x for x in tensors]
                 return self(*tensors).cpu().numpy()
         assert isinstance(obs, Tensor)
         assert isinstance(skill, Tensor)
