@@ -19,6 +19,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import torch
+from comsd.learners.off_policy import OffPolicyLearner
 from dm_control import suite
 from measure import best_of
 from training import Clock
@@ -27,7 +28,6 @@ import comsd
 from comsd.agents.ddpg import DDPG
 from comsd.envs.simulation import stop_clock
 from comsd.evaluation.tasks import TaskEvaluator
-from comsd.learners.off_policy import OffPolicyLearner
 from comsd.resolve import resolve, resolve_finetune, resolve_scratch
 from comsd.runs.run import Run
 

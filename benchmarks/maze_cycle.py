@@ -12,10 +12,10 @@ from __future__ import annotations
 import sys
 
 import torch
+from comsd.learners.on_policy import OnPolicyLearner
 from measure import forward, forward_backward, ratios, report
 
 from comsd.agents.ppo import PPOConfig
-from comsd.learners.on_policy import OnPolicyLearner
 from comsd.methods.comsd import ComSD
 from comsd.resolve import resolve
 from comsd.runs.factory import make_trainer, make_training_env

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from comsd.learners.off_policy import OffPolicyLearner
 
 from comsd.evaluation import make_evaluator
-from comsd.learners.off_policy import OffPolicyLearner
 from comsd.resolve import resolve
 from comsd.runs.run import Run
 from comsd.training.logger import Logger

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 import torch
+from comsd.learners.off_policy import OffPolicyLearner
 
 from comsd import checkpoint
 from comsd.cli import main
-from comsd.learners.off_policy import OffPolicyLearner
 from comsd.runs.run import Run
 from comsd.runs.tables import TIME_COLUMNS
 

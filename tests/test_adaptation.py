@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from comsd.learners.off_policy import OffPolicyLearner
 
 import comsd
 from comsd.adaptation import FinetuneSettings
@@ -18,7 +19,6 @@ from comsd.agents.ddpg import DDPG
 from comsd.cli import main
 from comsd.errors import InputError
 from comsd.evaluation.tasks import TaskEvaluator
-from comsd.learners.off_policy import OffPolicyLearner
 from comsd.registry import METHODS
 from comsd.resolve import resolve_combine, resolve_finetune
 from comsd.runs.run import Run

@@ -12,6 +12,7 @@ import matplotlib.image
 import mujoco
 import numpy as np
 import pytest
+from comsd.run import Run
 from PIL import Image
 
 import comsd
@@ -40,7 +41,6 @@ from comsd.evaluation import robots as robot_evaluation
 from comsd.evaluation.metrics import akd, ms_coverage
 from comsd.evaluation.robots import IDENTIFIED, RobotEvaluator
 from comsd.evaluation.sweeps import SWEEP_SIZE, skill_sweeps
-from comsd.run import Run
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.training.rollout import PolicyFn, rollout
 from processes import SMALL

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from comsd.learners.off_policy import OffPolicySettings
 from torch import Tensor
 
 import comsd
 import test_contract as contract
 from comsd.cli import main
 from comsd.errors import InputError, RunError
-from comsd.learners.off_policy import OffPolicySettings
 from comsd.registry import LOADED, METHODS
 from comsd.skills import SkillSpace
 from conftest import make_method, make_space

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from comsd.terms import by_tercile, retrieval
 
 from comsd.evaluation.metrics import akd, identification, ms_coverage, sweep_metrics
 from comsd.evaluation.sweeps import skill_sweeps
 from comsd.skills import Box, OneHot, Sphere
-from comsd.terms import by_tercile, retrieval
 
 
 def test_akd_of_points_on_a_line() -> None:

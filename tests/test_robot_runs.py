@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from comsd.learners.off_policy import OffPolicyLearner
 
 import comsd
 from comsd.errors import InputError, Interrupted
 from comsd.evaluation.robots import RobotEvaluator
-from comsd.learners.off_policy import OffPolicyLearner
 from comsd.runs.run import Run
 from processes import (
     SMALL,

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from comsd.learners.on_policy import OnPolicyLearner
 from safetensors.torch import load_file
 
 import comsd
 from comsd import checkpoint
 from comsd.errors import InputError, Interrupted, RunError, readable_failures
-from comsd.learners.on_policy import OnPolicyLearner
 from comsd.registry import METHODS
 from comsd.resolve import resolve
 from comsd.runs.provenance import commit

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
 _MODULES = {  # loaded with the first name that is used: torch takes a second
     "analysis": ("Analysis",),
-    "api": ["Evaluation", "analyse", "combine", "evaluate", "finetune", "load", "pretrain", "resume"],
+    "api": (
+        "Evaluation",
+        "analyse",
+        "combine",
+        "evaluate",
+        "finetune",
+        "load",
+        "pretrain",
+        "resume",
+    ),
     "errors": ("InputError", "RunError"),
     "methods.base": ("Method", "MethodConfig"),
     "registry": ("METHODS", "make_task", "register_file"),
