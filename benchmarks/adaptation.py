@@ -19,27 +19,26 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import torch
+from comsd.learners.off_policy import OffPolicyLearner
 from dm_control import suite
 from measure import best_of
 from training import Clock
 
 import comsd
-from comsd.adaptation import resolve_finetune, resolve_scratch
 from comsd.agents.ddpg import DDPG
-from comsd.config import resolve
 from comsd.envs.simulation import stop_clock
 from comsd.evaluation.tasks import TaskEvaluator
-from comsd.learners.off_policy import OffPolicyLearner
-from comsd.run import Run
+from comsd.resolve import resolve, resolve_finetune, resolve_scratch
+from comsd.runs.run import Run
 
 CYCLES = 100  # of either kind in a round
 EPISODES = 10
 
 
 def learner_of(run: Run) -> OffPolicyLearner:
-    learner = run.learner()
+    learner = run.trainer()
     assert isinstance(learner, OffPolicyLearner)
-    while not learner.cycle():
+    while not learner.train_step():
         pass
     return learner
 
@@ -47,19 +46,19 @@ def learner_of(run: Run) -> OffPolicyLearner:
 def seconds(learner: OffPolicyLearner) -> float:
     began = time.perf_counter()
     for _ in range(CYCLES):
-        learner.cycle()
+        learner.train_step()
     return time.perf_counter() - began
 
 
 def throughput(folder: Path, rounds: int) -> None:
     soon = {"random_steps": 1000}
-    short = {"steps": 100, "agent": soon | {"random_steps": 50}, "evaluate_every": 10**9}
+    short = {"steps": 100, "train": soon | {"random_steps": 50}, "evaluate_every": 10**9}
     source = comsd.pretrain("comsd", env="walker", preset="lite", run=folder / "source", **short)
     torch.set_num_threads(1)
-    tuned = resolve_finetune(source, "walker_run", agent=soon)
-    tuning = learner_of(Run.create(folder / "tuned", *tuned, source))
+    tuned = resolve_finetune(source, "walker_run", train=soon)
+    tuning = learner_of(Run.create(folder / "tuned", tuned, source))
     pretraining = learner_of(
-        Run.create(folder / "pre", *resolve("comsd", "walker", "lite", agent=soon))
+        Run.create(folder / "pre", resolve("comsd", "walker", "lite", train=soon))
     )
     clock = Clock()
     pretraining.learn = clock.wrap(pretraining.learn)
@@ -75,10 +74,10 @@ def throughput(folder: Path, rounds: int) -> None:
 
 def evaluation(folder: Path, preset: str, threads: int, rounds: int) -> None:
     where = folder / f"scratch-{preset}-{threads}"
-    run = Run.create(where, *resolve_scratch("walker_run", preset))
+    run = Run.create(where, resolve_scratch("walker_run", preset))
     torch.set_num_threads(threads)
-    learner, look = run.learner(), TaskEvaluator(run)
-    agent, skill = learner.agent, learner.settled
+    learner, look = run.trainer(), TaskEvaluator(run)
+    agent, skill = learner.agent, learner.selected_skill
     assert isinstance(agent, DDPG)
     assert skill is not None
     env = suite.load("walker", "run", task_kwargs={"random": 0})

@@ -10,18 +10,16 @@ The rate of a 1024 x 1024 x 1024 product is measured between the cycles of the s
 from __future__ import annotations
 
 import sys
-import tempfile
-from pathlib import Path
 
 import torch
+from comsd.learners.on_policy import OnPolicyLearner
 from measure import forward, forward_backward, ratios, report
 
 from comsd.agents.ppo import PPOConfig
-from comsd.config import resolve
-from comsd.learners.on_policy import OnPolicyLearner
-from comsd.loop import prepare
 from comsd.methods.comsd import ComSD
-from comsd.run import Run
+from comsd.resolve import resolve
+from comsd.runs.factory import make_trainer, make_training_env
+from comsd.training.trainer import prepare
 
 CYCLES = 2  # between two measurements of the rate
 
@@ -34,31 +32,30 @@ def flops(learner: OnPolicyLearner) -> int:
     n, steps = learner.env.num_envs, learner.env.num_envs * learner.env.horizon
     updates = agent.config.epochs * agent.config.minibatches
     rows = steps // agent.config.minibatches
-    collect = forward(agent.policy, steps)
+    collect = forward(agent.actor, steps)
     encoder = updates * (
         forward_backward(f_state, 2 * rows, input_gradient=False)
         + forward_backward(f_pair, rows, input_gradient=True)
     )
     reward = forward(f_state, 2 * steps) + forward(f_pair, steps)
-    prepare_ppo = forward(agent.policy, steps) + forward(agent.value, steps + n)
+    prepare_ppo = forward(agent.actor, steps) + forward(agent.value, steps + n)
     ppo = updates * (
-        forward_backward(agent.policy, rows, input_gradient=False)
+        forward_backward(agent.actor, rows, input_gradient=False)
         + forward_backward(agent.value, rows, input_gradient=False)
     )
     return collect + encoder + reward + prepare_ppo + ppo
 
 
 def main(rounds: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        run = Run.create(Path(folder) / "run", *resolve("comsd", "maze-tree"))
-        prepare(run)
-        learner = run.learner()
-        assert isinstance(learner, OnPolicyLearner)
-        assert isinstance(learner.agent.config, PPOConfig)
-        needed = flops(learner)
-        for _ in range(10):
-            learner.cycle()
-        measured = ratios(learner.cycle, needed, rounds, per_round=CYCLES)
+    config = resolve("comsd", "maze-tree")
+    prepare(config.run)
+    learner = make_trainer(config, None, make_training_env(config, None))
+    assert isinstance(learner, OnPolicyLearner)
+    assert isinstance(learner.agent.config, PPOConfig)
+    needed = flops(learner)
+    for _ in range(10):
+        learner.train_step()
+    measured = ratios(learner.train_step, needed, rounds, per_round=CYCLES)
     print(f"maze cycle, {needed / 1e9:.2f} GFLOP, {torch.get_num_threads()} thread")
     report(measured)
 

@@ -24,7 +24,7 @@ def weights(net: nn.Module) -> list[int]:
 def forward(net: nn.Module, rows: int) -> int:
     """FLOPs of the products; a row of a per-skill critic goes through one pair of its heads."""
     first, *rest = weights(net)
-    heads = len(net.heads) if isinstance(net, PerSkillCritic) else 1
+    heads = len(net.q1) if isinstance(net, PerSkillCritic) else 1
     return 2 * rows * (first + sum(rest) // heads)
 
 

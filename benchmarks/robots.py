@@ -5,7 +5,7 @@
 All in one process and in turn; every round all start anew and take the same random actions. Medians
 over the rounds of times and of ratios. "flat" is dm_control asked for what we give: one float32
 vector. "mj_step" is a loop over the physics alone, on the suite's model. All theirs run as they
-come, with MuJoCo's clock, which our environments stop (`comsd.envs.simulation.stop_clock`);
+come, with MuJoCo's clock, which our environments stop (`comsd.envs.simulation.disable_timer`);
 "unclocked" is dm_control without it.
 """
 
@@ -27,7 +27,7 @@ from measure import best_of
 
 from comsd.envs import make_task
 from comsd.envs.mujoco import RobotEnv
-from comsd.envs.simulation import STATE, stop_clock
+from comsd.envs.simulation import STATE, disable_timer
 
 STEPS = 100  # of a round
 TASKS = ("walker_walk", "quadruped_walk", "hopper_hop", "cheetah_run")
@@ -79,14 +79,14 @@ def times(env: RobotEnv, theirs: Any, rounds: int) -> dict[str, np.ndarray]:
         path = rng.uniform(-1, 1, (STEPS, env.num_envs, env.action_dim)).astype(np.float32)
         env.reset()
         bare.reset()
-        stop_clock()
+        disable_timer()
         row = {"ours": seconds(lambda: ours(env, path))}  # noqa: B023 (called at once)
         mujoco.set_mjcb_time(None)  # the clock runs again
         row["mj_step"] = seconds(lambda: bare.run(path))  # noqa: B023
         if theirs is not None:
             for name in ("dm_control", "flat", "unclocked"):
                 if name == "unclocked":
-                    stop_clock()
+                    disable_timer()
                 theirs.reset()
                 row[name] = seconds(lambda: dm_control(theirs, path, flat=name == "flat"))  # noqa: B023
         rows.append(row)

@@ -2,7 +2,7 @@
 
     python benchmarks/training.py [seconds]
 
-The real loop (`comsd.loop.advance`) with its logging, evaluations left out, checkpoints at their
+The real loop (`TrainingLoop.advance`) with its logging, evaluations left out, checkpoints at their
 interval; the environment, acting and the update are timed inside it, the rest is by difference.
 """
 
@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
-from comsd.config import resolve
-from comsd.evaluation import evaluator
 from comsd.learners.off_policy import OffPolicyLearner
-from comsd.loop import Stop, advance, prepare
-from comsd.progress import Progress
-from comsd.run import Run
+
+from comsd.evaluation import make_evaluator
+from comsd.resolve import resolve
+from comsd.runs.run import Run
+from comsd.training.logger import Logger
+from comsd.training.progress import Progress
+from comsd.training.trainer import Stop, TrainingLoop, TrainingState, prepare
 
 
 class Clock:
@@ -42,9 +43,10 @@ class Clock:
 def main(seconds: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         never: dict[str, Any] = {"evaluate_every": 10**9}
-        run = Run.create(Path(folder) / "run", *resolve("comsd", "walker", "lite", **never))
-        prepare(run)
-        learner = run.learner()
+        run = Run.create(Path(folder) / "run", resolve("comsd", "walker", "lite", **never))
+        settings = run.config.run
+        prepare(settings)
+        learner = run.trainer()
         assert isinstance(learner, OffPolicyLearner)
         clocks = {name: Clock() for name in ("environment", "acting", "update")}
         learner.env.step = clocks["environment"].wrap(learner.env.step)
@@ -53,15 +55,18 @@ def main(seconds: float) -> None:
         learner.agent.update = clocks["update"].wrap(learner.agent.update)
         player = learner.agent.player
         learner.agent.player = lambda skill, rng: clocks["acting"].wrap(player(skill, rng))
-        look = evaluator(run)
-        with Progress(run.config.run.steps, 0, {}, lambda _: None) as progress:
-            while learner.steps < run.config.agent.random_steps + 400:  # pyright: ignore
-                advance(run, learner, look, lambda: 0.0, progress, Stop())
+        evaluate = make_evaluator(run).evaluate_during_training
+        progress = Progress(settings.steps, 0, {}, lambda _: None)
+        with Logger(run.metrics, run.evaluations, progress) as logger:
+            start = Stop(), TrainingState()
+            loop = TrainingLoop(learner, settings, logger, evaluate, run.save, *start)
+            while learner.steps < learner.config.random_steps + 400:
+                loop.advance()
             for clock in clocks.values():
                 clock.seconds = 0.0
             began, first = time.perf_counter(), learner.steps
             while time.perf_counter() - began < seconds:
-                advance(run, learner, look, lambda: 0.0, progress, Stop())
+                loop.advance()
             total, steps = time.perf_counter() - began, learner.steps - first
     known = sum(clock.seconds for clock in clocks.values())
     print(f"lite, walker, {torch.get_num_threads()} thread: {steps / total:.0f} steps/s")

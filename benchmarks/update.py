@@ -74,7 +74,7 @@ def main(rounds: int) -> None:
         ("paper", 1024, 1024, 2, False),
         ("paper", 1024, 1024, 2, True),
     ):
-        if bf16 and not has_bf16("cpu"):
+        if bf16 and not has_bf16(torch.device("cpu")):
             continue
         torch.set_num_threads(threads)
         update, needed = make_update(hidden, rows, bf16)

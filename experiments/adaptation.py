@@ -65,7 +65,7 @@ def variants() -> None:
             "seed": run.config.run.seed,
             "pre-training": source.config.run.steps,
             "rule": adapt.rule,
-            "flag": round(float(run.skill[0]), 3),
+            "flag": round(float(run.selected_skill[0]), 3),
         }
         evaluations = run.evaluations.rows()
         rows.append(what | {"return": evaluations[-1]["return"], "commit": commit_of(run)})

@@ -23,10 +23,10 @@ from tables import write_csv
 
 import comsd
 from comsd import Run
-from comsd.envs import CYCLE
 from comsd.errors import InputError
-from comsd.evaluation import evaluator
+from comsd.evaluation import make_evaluator
 from comsd.evaluation.maze import CLAIMS
+from comsd.registry import CYCLE
 
 ROOT = Path(__file__).parent.parent
 RUNS = ROOT / "runs" / "maze"
@@ -198,7 +198,7 @@ def draw_arms(runs: dict[Job, Run], skills: int) -> None:
     figure = Figure(figsize=(13, 8.5), layout="constrained")
     for position, (job, policy) in enumerate(found, 1):
         axes = figure.add_subplot(-(-len(found) // 3), 3, position)
-        evaluator(runs[job]).draw(axes, policy)
+        make_evaluator(runs[job]).draw(axes, policy)
         axes.set_title(f"{ARMS[job.arm].title}, seed {job.seed}", fontsize=10)
     figure.savefig(RESULTS / f"skills-{skills}.png", dpi=80)
 

@@ -16,7 +16,7 @@ from typing import Any
 from tables import write_csv
 
 from comsd.cli import main
-from comsd.methods import METHODS
+from comsd.registry import METHODS
 from comsd.reproduce import write_report
 from comsd.reproduce.report import commit_of, find
 

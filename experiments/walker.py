@@ -21,7 +21,9 @@ from tables import write_csv
 
 import comsd
 from comsd import Run, checkpoint
-from comsd.evaluation.robots import RobotEvaluator, akd, sweeps
+from comsd.evaluation.metrics import akd
+from comsd.evaluation.robots import RobotEvaluator
+from comsd.evaluation.sweeps import skill_sweeps
 
 ROOT = Path(__file__).parent.parent
 RUNS, RESULTS = ROOT / "runs" / "walker", ROOT / "results" / "walker"
@@ -62,7 +64,7 @@ def collect() -> None:
     for name in NAMES:
         run = comsd.load(RUNS / name)
         keep(run)
-        look = RobotEvaluator(run)
+        evaluator = RobotEvaluator(run)
         measured = comsd.evaluate(run)
         last = run.evaluations.rows()[-1]
         commit = json.loads((run.path / "config.json").read_text())["versions"]["commit"]
@@ -71,8 +73,8 @@ def collect() -> None:
             figures[key] = round(float(last[key]), 4)
         figures["retrieval"] = round(float(run.metrics.rows()[-1]["health/retrieval"]), 4)
         rows.append({"run": name, "steps": run.config.run.steps, "commit": commit, **figures})
-        for axes, (sweep, skills) in zip(panels, sweeps(run.space).items(), strict=True):
-            values = akd(look.roll_out(run.policy, skills, [0] * len(skills)))
+        for axes, (sweep, skills) in zip(panels, skill_sweeps(run.space).items(), strict=True):
+            values = akd(evaluator.states(run.policy, skills, seed=0))
             at = np.linspace(0, 1, len(values))
             curves += [
                 {"run": name, "sweep": sweep, "position": round(x, 2), "akd": round(v, 4)}

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from comsd.methods import METHODS
 from comsd.methods.base import Method
 from comsd.nn import Network
+from comsd.registry import METHODS
 from comsd.skills import SPACES, SkillSpace
 from comsd.types import Batch, ObsSpec
 

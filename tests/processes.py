@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 import torch
+from comsd.learners.off_policy import OffPolicyLearner
 
 from comsd import checkpoint
 from comsd.cli import main
-from comsd.learners.off_policy import OffPolicyLearner
-from comsd.run import TIME_COLUMNS, Run
+from comsd.runs.run import Run
+from comsd.runs.tables import TIME_COLUMNS
 
 SMALL: dict[str, Any] = {
     "env": "hopper",
@@ -67,11 +68,11 @@ def newest(run: Path) -> str:
 def fingerprint(path: Path) -> str:
     """Hash of networks, optimisers, generators, simulator, replay and tables without times."""
     run = Run(path)
-    learner = run.learner()
+    learner = run.trainer()
     assert isinstance(learner, OffPolicyLearner)
     run.restore(learner)
     state = learner.state_dict()
-    state["replay"].pop("pieces")  # where it is cut depends on when it was saved
+    state["replay"].pop("chunks")  # where it is cut depends on when it was saved
     tensors: dict[str, torch.Tensor] = {}
     tree = checkpoint.pack(state, "", tensors)
     total = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())

@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from comsd.learners.off_policy import OffPolicyLearner
 
 import comsd
-from comsd.adaptation import FinetuneSettings, resolve_combine, resolve_finetune
+from comsd.adaptation import FinetuneSettings
 from comsd.agents.ddpg import DDPG
 from comsd.cli import main
 from comsd.errors import InputError
 from comsd.evaluation.tasks import TaskEvaluator
-from comsd.learners.off_policy import OffPolicyLearner
-from comsd.methods import METHODS
-from comsd.run import Run
+from comsd.registry import METHODS
+from comsd.resolve import resolve_combine, resolve_finetune
+from comsd.runs.run import Run
 from comsd.skills import Sphere
 from processes import call, command, fingerprint, kill_after_a_save
 
@@ -48,8 +49,8 @@ def fresh(source: Run, place: Path, critic_init: str) -> tuple[DDPG, DDPG]:
     """The agents of a fine-tuning before its first step, and of its source."""
     settings: dict[str, Any] = {"seed": 5, "adapt": {"critic_init": critic_init}}
     resolved = resolve_finetune(source, "hopper_hop", **settings)
-    learner = Run.create(place, *resolved, source).learner()
-    before = source.policy
+    learner = Run.create(place, resolved, source).trainer()
+    before = source.load_agent()
     assert isinstance(learner, OffPolicyLearner)
     assert isinstance(before, DDPG)
     return learner.agent, before
@@ -65,7 +66,7 @@ def test_every_method_is_fine_tuned_by_its_rule_and_combined(name: str, tmp_path
     assert tuned.config.adapt.rule == rule
     assert (tuned.evaluations.rows()[0]["step"] == "0") == (rule != "regress")
     if isinstance(skills.space, Sphere):
-        assert tuned.skill.norm().item() == pytest.approx(1, abs=1e-5)
+        assert tuned.selected_skill.norm().item() == pytest.approx(1, abs=1e-5)
     combined = comsd.combine(skills, task="hopper_hop", run=tmp_path / "combined", steps=300)
     assert isinstance(combined.policy, DDPG)
     assert combined.policy.actor.shapes[-1][0] == skills.space.dim
@@ -86,12 +87,12 @@ def test_what_is_taken_over(critic_init: str, source: Run, tmp_path: Path) -> No
 
 
 def test_one_skill_all_along_and_its_own_reward(tuned: Run) -> None:
-    assert tuned.skill.tolist() == [0] + [0.5] * 7  # the paper's
-    learner = tuned.learner()
+    assert tuned.selected_skill.tolist() == [0] + [0.5] * 7  # the paper's
+    learner = tuned.trainer()
     assert isinstance(learner, OffPolicyLearner)
     tuned.restore(learner)
     batch = learner.replay.transitions()
-    assert bool((batch.skill == tuned.skill).all())
+    assert bool((batch.skill == tuned.selected_skill).all())
     reward = learner.method.lesson(batch).reward
     assert torch.equal(reward, batch.reward)
 
@@ -99,33 +100,34 @@ def test_one_skill_all_along_and_its_own_reward(tuned: Run) -> None:
 def test_the_score_is_the_mean_return_of_single_episodes(tuned: Run) -> None:
     look = TaskEvaluator(tuned)
     look.episodes = 3
-    returns = look.returns(tuned.policy, tuned.skill)
+    returns = look.returns(tuned.policy, tuned.selected_skill)
     for i, total in enumerate(returns):
         env = comsd.make_task("hopper_hop", 1, look.seed + i)
-        obs, last, alone = env.reset(), False, 0.0
-        play = tuned.policy.player(tuned.skill[None], None)
-        while not last:
-            obs, reward, last = env.step(play(obs))
-            alone += float(reward[0])
+        obs, ended, alone = env.reset(), False, 0.0
+        policy_fn = make_policy_fn(tuned.policy, tuned.selected_skill[None], None)
+        while not ended:
+            step = env.step(policy_fn(obs))
+            obs, ended = step.obs, step.ended[0]
+            alone += float(step.reward[0])
         assert alone == pytest.approx(total, rel=1e-3, abs=1e-6)
 
 
 def test_the_first_score_is_that_of_the_skill_as_it_was(source: Run, tuned: Run) -> None:
     rows = tuned.evaluations.rows()
     assert [row["step"] for row in rows] == ["0", "400", "800"]
-    before = TaskEvaluator(tuned).returns(source.policy, tuned.skill)
+    before = TaskEvaluator(tuned).returns(source.policy, tuned.selected_skill)
     assert float(rows[0]["return"]) == pytest.approx(before.mean())
 
 
 def test_the_values_of_the_paper(source: Run) -> None:
-    config, sources = resolve_finetune(source, "hopper_flip", "paper")
-    agent = config.agent.__dict__
+    config = resolve_finetune(source, "hopper_flip", "paper")
+    agent, train = config.agent.__dict__, config.train.__dict__
     assert config.run.steps == 100_000
-    assert (agent["lr"], agent["random_steps"], agent["batch_size"]) == (2e-5, 4000, 1024)
+    assert (agent["lr"], train["random_steps"], train["batch_size"]) == (2e-5, 4000, 1024)
     assert agent["hidden"] == source.config.agent.__dict__["hidden"]
-    assert sources["agent.hidden"] == "the pre-trained run"
+    assert config.sources["agent.hidden"] == "the pre-trained run"
     assert (config.run.evaluate_every, config.run.rollouts) == (10_000, 10)
-    config, _ = resolve_combine(source, "hopper_flip", "paper")
+    config = resolve_combine(source, "hopper_flip", "paper")
     assert (config.run.steps, config.agent.__dict__["lr"]) == (2_000_000, 1e-4)
     assert (config.run.space, config.run.skills) == ("none", 0)
 
@@ -144,9 +146,9 @@ def test_a_flag_counts_even_if_it_names_the_default(source: Run, tmp_path: Path)
 
 
 def test_a_held_choice_is_discounted_as_several_steps(source: Run) -> None:
-    config, sources = resolve_combine(source, "hopper_hop", adapt={"hold": 3})
+    config = resolve_combine(source, "hopper_hop", adapt={"hold": 3})
     assert config.agent.__dict__["discount"] == pytest.approx(0.99**3)
-    assert "hold" in sources["agent.discount"]
+    assert "hold" in config.sources["agent.discount"]
 
 
 @pytest.mark.parametrize(
@@ -173,14 +175,14 @@ def test_kill_9_then_resume_equals_the_undisturbed_run(
 def test_best_of_k_acts_from_the_first_step(source: Run, tmp_path: Path) -> None:
     how = {"rule": "best-of-k", "tries": 4}
     run = comsd.finetune(source, task="hopper_hop", run=tmp_path / "run", steps=252, adapt=how)
-    learner = run.learner()
+    learner = run.trainer()
     assert isinstance(learner, OffPolicyLearner)
     run.restore(learner)
     batch = learner.replay.transitions()
     flags = batch.skill[:200, 0].view(4, 50)  # 200 steps shared by four candidates
     assert torch.allclose(flags, torch.linspace(0, 1, 4)[:, None].expand(4, 50))
     means = batch.reward[:200].view(4, 50).mean(1)
-    assert run.skill[0] == pytest.approx(flags[int(means.argmax()), 0].item())
+    assert run.selected_skill[0] == pytest.approx(flags[int(means.argmax()), 0].item())
     assert run.evaluations.rows()[0]["step"] == "252"  # nothing was chosen at step 0
 
 
@@ -188,7 +190,9 @@ def test_the_random_rule_follows_the_seed(source: Run, tmp_path: Path) -> None:
     skills = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         how: dict[str, Any] = {"seed": seed, "adapt": {"rule": "random"}, "steps": 210}
-        skills.append(comsd.finetune(source, task="hopper_hop", run=tmp_path / name, **how).skill)
+        skills.append(
+            comsd.finetune(source, task="hopper_hop", run=tmp_path / name, **how).selected_skill
+        )
     assert torch.equal(skills[0], skills[1])
     assert not torch.equal(skills[0], skills[2])
 
@@ -236,13 +240,13 @@ def test_scratch_sees_no_skill(tmp_path: Path) -> None:
         ("finetune SOURCE --task hopper_hop --rule best-of-k --tries 3", "tries is 3"),
         ("finetune SOURCE --task hopper_hop --rule best-of-k --steps 200", "must fit into steps"),
         (
-            "finetune SOURCE --task hopper_hop --rule best-of-k --agent.envs 20",
+            "finetune SOURCE --task hopper_hop --rule best-of-k --train.envs 20",
             "must fit into steps",
         ),
         ("finetune SOURCE --task hopper_hop --agent.hidden 64", "no option '--agent.hidden'"),
         (
-            "combine SOURCE --task hopper_hop --agent.representation-steps 2",
-            "no option '--agent.representation-steps'",
+            "combine SOURCE --task hopper_hop --train.representation-steps 2",
+            "no option '--train.representation-steps'",
         ),
         ("combine SOURCE --task hopper_hop --hold 0", "hold is 0; it must be at least 1"),
         ("pretrain comsd --env hopper_hop", "env is 'hopper_hop', a task"),
@@ -287,7 +291,8 @@ def test_help_shows_the_settings_of_the_run_if_it_is_named(
     [
         ({"skills": 5}, "skills cannot be chosen"),
         ({"space": "one-hot"}, "space cannot be chosen"),
-        ({"agent": {"hold": 7}}, "agent.hold cannot be chosen"),
+        ({"agent": {"hold": 7}}, "train.hold cannot be chosen"),
+        ({"agent": "ppo"}, "agent cannot be chosen"),
     ],
 )
 def test_what_an_adaptation_decides_is_no_setting_in_python_either(

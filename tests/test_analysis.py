@@ -6,29 +6,43 @@ import csv
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib.image
 import mujoco
 import numpy as np
 import pytest
-import torch
+from comsd.run import Run
 from PIL import Image
 
 import comsd
 from comsd import doctor, gl
 from comsd.analysis import render, video
-from comsd.analysis.measures import describe, labels
-from comsd.analysis.poses import OBLIQUE, SIDE, Puppet, colours, ellipse, extent, stadium, view_of
+from comsd.analysis.motion import Motion, record_motion, skill_motion
+from comsd.analysis.poses import (
+    OBLIQUE,
+    SIDE,
+    PoseModel,
+    colours,
+    ellipse,
+    extent,
+    stadium,
+    view_of,
+)
+from comsd.analysis.robots import describe, labels
 from comsd.analysis.strips import POSES, control_step, draw_strips, moments
 from comsd.cli import main
 from comsd.doctor import Finding
-from comsd.envs import robot
-from comsd.envs.mujoco import HORIZON, MOTION, RobotEnv
-from comsd.envs.robots import ROBOTS
+from comsd.envs.mujoco import HORIZON, RobotEnv
+from comsd.envs.robots import ROBOTS, load_robot
+from comsd.envs.specs import make_robot
 from comsd.errors import InputError, RunError
-from comsd.evaluation.robots import SWEPT, Motion, RobotEvaluator, akd, ms_coverage, sweeps
-from comsd.run import Run
+from comsd.evaluation import robots as robot_evaluation
+from comsd.evaluation.metrics import akd, ms_coverage
+from comsd.evaluation.robots import IDENTIFIED, RobotEvaluator
+from comsd.evaluation.sweeps import SWEEP_SIZE, skill_sweeps
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
+from comsd.training.rollout import PolicyFn, rollout
 from processes import SMALL
 
 
@@ -47,15 +61,9 @@ def analysis(run: Run) -> comsd.Analysis:
 
 def lie_still(name: str, length: int = 400) -> Motion:
     """No torques: the robot falls and rests."""
-    env = RobotEnv(robot(name), None, [0], also=MOTION)
-    env.reset()
-    rows, x = [], env.readings
-    for _ in range(length):
-        obs = env.step(np.zeros((1, env.action_dim), np.float32)).obs
-        figures = (env.robot.height(x), env.robot.speed(x), env.robot.spin(x))
-        rows.append((obs, x["qpos"].copy(), *(f.copy() for f in figures)))
-    rows = rows[length // 2 :]
-    return Motion(*(np.stack(column, 1) for column in zip(*rows, strict=True)))
+    env = make_robot(name, [0], motion=True)
+    motion = record_motion(env, lambda _: np.zeros((1, env.action_dim), np.float32), length)
+    return Motion(*(column[:, length // 2 :] for column in vars(motion).values()))
 
 
 def test_a_robot_that_lies_still_is_not_active() -> None:
@@ -79,7 +87,7 @@ def test_the_rows_are_means_over_the_roll_out() -> None:
 
 def thrown(name: str, velocity: Sequence[float], qpos: Sequence[float] | None = None) -> RobotEnv:
     """A robot high in the air whose first degrees of freedom move as given."""
-    env = RobotEnv(robot(name), None, [0], also=MOTION)
+    env = make_robot(name, [0], motion=True)
 
     def throw(_: int, data: mujoco.MjData) -> None:
         if qpos is not None:
@@ -87,13 +95,13 @@ def thrown(name: str, velocity: Sequence[float], qpos: Sequence[float] | None = 
         data.qvel[: len(velocity)] = velocity
         mujoco.mj_forward(env.robot.model, data)
 
-    env.simulations.begin(throw)
+    env.simulations.begin(throw, [0])
     return env
 
 
 @pytest.mark.parametrize("name", ["walker", "hopper", "cheetah"])
 def test_speed_and_spin_of_planar_robots(name: str) -> None:
-    model = robot(name).model
+    model = load_robot(name).model
     forwards, turning = np.zeros(model.nv), np.zeros(model.nv)
     forwards[model.joint("rootx").dofadr[0]] = 2
     turning[model.joint("rooty").dofadr[0]] = 1
@@ -118,9 +126,9 @@ def test_speed_and_spin_of_the_quadruped_on_its_side() -> None:
 
 
 def test_the_figures_equal_direct_computation(run: Run, analysis: comsd.Analysis) -> None:
-    look = RobotEvaluator(run)
-    for name, skills in sweeps(run.space).items():
-        states = look.roll_out(run.policy, skills, [0] * len(skills))
+    evaluator = RobotEvaluator(run)
+    for name, skills in skill_sweeps(run.space).items():
+        states = evaluator.states(run.policy, skills, seed=0)
         activity = akd(states)
         rows = [row for row in analysis.skills if row.sweep == name]
         assert [row.akd for row in rows] == activity.tolist()
@@ -128,15 +136,14 @@ def test_the_figures_equal_direct_computation(run: Run, analysis: comsd.Analysis
         assert analysis.metrics[f"akd_range_{name}"] == np.ptp(activity)
         assert analysis.metrics[f"akd_variance_{name}"] == pytest.approx(activity.var())
         assert analysis.metrics[f"ms_coverage3_{name}"] == ms_coverage(states)
-    metrics = look.measure(run.policy)
+    metrics = evaluator.evaluate(run.policy)
     metrics.pop("identification")
     assert analysis.metrics == metrics
 
 
-def test_what_is_watched_is_kept_step_by_step(run: Run) -> None:
-    """The simulator writes over what it gives to read."""
-    look, skills = RobotEvaluator(run), sweeps(run.space)["constant"][:2]
-    motion = look.watch(run.policy, skills)
+def test_motion_is_copied_at_every_step(run: Run) -> None:
+    """The simulator overwrites its readings."""
+    motion = skill_motion("hopper", run.policy, skill_sweeps(run.space)["constant"][:2])
     for series in (motion.height, motion.speed, motion.spin):
         assert series.shape == (2, HORIZON)
         assert (series.std(1) > 1e-6).all()
@@ -144,17 +151,35 @@ def test_what_is_watched_is_kept_step_by_step(run: Run) -> None:
 
 
 def test_every_sweep_is_rolled_out_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    rolled: list[tuple[int, int]] = []
-    original = RobotEvaluator.steps
+    rolled: list[tuple[int, int | None]] = []
 
-    def counted(self: RobotEvaluator, env: RobotEnv, policy: object, skills: torch.Tensor,
-                length: int) -> object:  # fmt: skip
-        rolled.append((len(skills), length))
-        return original(self, env, policy, skills, length)  # pyright: ignore[reportArgumentType]
+    def counted(env: RobotEnv, policy_fn: PolicyFn, length: int | None, **options: Any) -> Any:
+        rolled.append((env.num_envs, length))
+        return rollout(env, policy_fn, length, **options)
 
-    monkeypatch.setattr(RobotEvaluator, "steps", counted)
+    monkeypatch.setattr(robot_evaluation, "rollout", counted)
     comsd.evaluate(run)
-    assert rolled.count((SWEPT, HORIZON)) == 2 * len(sweeps(run.space))  # skills, random actions
+    sweeps = skill_sweeps(run.space)
+    assert rolled.count((SWEEP_SIZE, None)) == 2 * len(sweeps)  # skills, random actions
+
+
+def test_random_actions_are_drawn_anew_for_every_roll_out(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The baseline of identification: a sequence per skill would be identified by itself."""
+    taken: list[np.ndarray] = []
+
+    def recorded(env: RobotEnv, policy_fn: PolicyFn, _: int | None, **options: Any) -> Any:
+        for step in rollout(env, policy_fn, 5, **options):
+            taken.append(step.action)
+            yield step
+
+    monkeypatch.setattr(robot_evaluation, "rollout", recorded)
+    evaluator = RobotEvaluator(run)
+    evaluator.identify(None, np.random.default_rng(0))
+    assert len(taken) == 5 * evaluator.rollouts
+    assert taken[0].shape == (IDENTIFIED, 4)
+    assert len(np.unique(np.concatenate(taken), axis=0)) == len(taken) * IDENTIFIED
 
 
 @pytest.mark.parametrize(
@@ -168,7 +193,7 @@ def test_every_sweep_is_rolled_out_once(run: Run, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_names_of_skills(space: SkillSpace, sweep: str, expected: list[str]) -> None:
-    names = labels(space, sweep, sweeps(space)[sweep])
+    names = labels(space, sweep, skill_sweeps(space)[sweep])
     assert [names[0], names[1], names[-1]] == expected
 
 
@@ -177,23 +202,23 @@ def test_names_of_skills(space: SkillSpace, sweep: str, expected: list[str]) -> 
 
 def test_a_known_pose_has_known_ends() -> None:
     """Walker's torso: a capsule of half-length 0.3 at x = 0, z = 1.3, then pitched forwards."""
-    puppet = Puppet(robot("walker"))
-    torso = puppet.model.geom("torso").id
-    slide, turn = (puppet.model.joint(n).qposadr[0] for n in ("rootx", "rooty"))
-    qpos = np.zeros(puppet.model.nq)
-    puppet.take(qpos)
-    assert puppet.ends(torso)[:, [0, 2]] == pytest.approx(np.array([[0, 1.0], [0, 1.6]]))
+    poses = PoseModel(load_robot("walker"))
+    torso = poses.model.geom("torso").id
+    slide, turn = (poses.model.joint(n).qposadr[0] for n in ("rootx", "rooty"))
+    qpos = np.zeros(poses.model.nq)
+    poses.set_pose(qpos)
+    assert poses.ends(torso)[:, [0, 2]] == pytest.approx(np.array([[0, 1.0], [0, 1.6]]))
     qpos[slide], qpos[turn] = 5, np.pi / 2
-    puppet.take(qpos)
-    assert puppet.ends(torso)[:, [0, 2]] == pytest.approx(np.array([[4.7, 1.3], [5.3, 1.3]]))
+    poses.set_pose(qpos)
+    assert poses.ends(torso)[:, [0, 2]] == pytest.approx(np.array([[4.7, 1.3], [5.3, 1.3]]))
 
 
 def test_a_pose_stays_in_its_place_and_shows_the_torso() -> None:
-    puppet = Puppet(robot("walker"))
-    qpos = np.zeros(puppet.model.nq)
-    here = puppet.pose(qpos)
-    qpos[puppet.model.joint("rootx").qposadr[0]] = 100
-    there = puppet.pose(qpos)
+    poses = PoseModel(load_robot("walker"))
+    qpos = np.zeros(poses.model.nq)
+    here = poses.pose(qpos)
+    qpos[poses.model.joint("rootx").qposadr[0]] = 100
+    there = poses.pose(qpos)
     assert np.concatenate([o.points for o in here]) == pytest.approx(
         np.concatenate([o.points for o in there])
     )
@@ -226,12 +251,12 @@ def test_an_ellipsoid_seen_from_the_side_is_its_own_ellipse() -> None:
 def test_views() -> None:
     assert pytest.approx(np.array([[1, 0, 0], [0, 0, 1], [0, 1, 0]])) == SIDE.axes
     assert OBLIQUE.axes @ OBLIQUE.axes.T == pytest.approx(np.eye(3))
-    assert [view_of(robot(name)) for name in ("walker", "quadruped")] == [SIDE, OBLIQUE]
+    assert [view_of(load_robot(name)) for name in ("walker", "quadruped")] == [SIDE, OBLIQUE]
 
 
 @pytest.mark.parametrize("name", ROBOTS)
 def test_strips_of_every_robot(name: str) -> None:
-    machine = robot(name)
+    machine = load_robot(name)
     when = moments(machine, HORIZON)
     assert len(when) == POSES
     assert when[-1] < HORIZON
@@ -257,7 +282,7 @@ def test_the_files(run: Run, analysis: comsd.Analysis) -> None:
         assert picture.std() > 0.05  # not blank
     record = json.loads((folder / "analysis.json").read_text())
     assert record["metrics"] == analysis.metrics
-    assert len(record["skills"]) == 3 * SWEPT
+    assert len(record["skills"]) == 3 * SWEEP_SIZE
     with (folder / "skills.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     for row, figures in zip(rows, analysis.skills, strict=True):
@@ -274,7 +299,7 @@ def test_other_robots_and_spaces(
     main(f"pretrain comsd --env {env} {settings}".split())
     main(f"analyse {tmp_path}/run --json --sweep random --out {tmp_path}/deep/out".split())
     record = json.loads(capsys.readouterr().out)
-    grid = 3 if space == "one-hot" else SWEPT
+    grid = 3 if space == "one-hot" else SWEEP_SIZE
     assert [row["sweep"] for row in record["skills"]] == ["constant"] * grid + ["random"] * grid
     assert (tmp_path / "deep" / "out" / "strips.png").exists()
     assert not (tmp_path / "run" / "analysis").exists()

@@ -11,8 +11,7 @@ import pytest
 
 from comsd import checkpoint
 from comsd.cli import main
-from comsd.envs import ENVS
-from comsd.methods import METHODS
+from comsd.registry import ENVS, METHODS
 from processes import call
 
 SMOKE = "--env maze-tree --preset smoke --skills 3"

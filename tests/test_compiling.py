@@ -14,7 +14,7 @@ from torch import Tensor
 from comsd import compiling
 from comsd.agents.critics import CRITICS
 from comsd.agents.ddpg import DDPG, DDPGConfig
-from comsd.methods import METHODS
+from comsd.registry import METHODS
 from comsd.types import Batch, ObsInfo
 from conftest import make_space, method_cases
 from test_ddpg import OBS, batch_of

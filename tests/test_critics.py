@@ -12,8 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from comsd.agents.critics import CRITICS, PerSkillCritic, SuccessorCritic, TwinCritic
 from comsd.agents.ddpg import DDPG, DDPGConfig
-from comsd.methods import METHODS
 from comsd.nn import MLP
+from comsd.registry import METHODS
 from comsd.skills import OneHot, SkillSpace, Sphere
 from comsd.types import Batch
 from conftest import make_constant, plain_obs

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from comsd.methods import METHODS
 from comsd.methods.csd import CSD, relative_weights
 from comsd.methods.latent import LatentSteps
 from comsd.methods.lsd import LSD
 from comsd.methods.metra import METRA
+from comsd.registry import METHODS
 from comsd.skills import OneHot, SkillSpace, Sphere
 from comsd.types import Batch
 from conftest import OBS, make_batch, make_constant, make_method

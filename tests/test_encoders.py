@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.encoders import Encoder, EncoderFrom, Identity
-from comsd.methods import METHODS
 from comsd.methods.base import Method
 from comsd.methods.task import TaskReward
+from comsd.registry import METHODS
 from comsd.skills import OneHot
 from comsd.types import Batch, ObsSpec
 from conftest import plain_obs

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from scipy.stats import entropy
 
 from comsd.envs.maze import MAZES, REACH, MazeEnv
-from comsd.evaluation.base import Stopped
 from comsd.evaluation.maze import (
     CLAIMS,
     MEANINGS,
     corrected_information,
     identification,
     jensen_shannon,
-    measure,
+    maze_metrics,
+    maze_rollouts,
     owners,
-    rollouts,
 )
 from comsd.skills import OneHot
+from comsd.training.rollout import Stopped
 
 TREE = MAZES["tree"]
 Paths = NDArray[np.float32]
@@ -36,43 +36,43 @@ def staying(cells: list[tuple[int, int]], per_skill: int = 100) -> Paths:
     return (places + noise).astype(np.float32)
 
 
-def measured(paths: Paths) -> dict[str, float]:
-    return measure(TREE, paths, TREE.cell_index(paths))
+def metrics_of(paths: Paths) -> dict[str, float]:
+    return maze_metrics(TREE, paths, TREE.cell_index(paths))
 
 
 def test_distinct_places_are_fully_informative() -> None:
-    figures = measured(staying([(-6, -6), (-2, -6), (2, -6), (6, -6), (-3, -2), (3, -2)]))
-    assert figures["identification"] == 1
-    assert figures["end_information"] == pytest.approx(1, abs=0.01)
-    assert figures["time_information"] == pytest.approx(1, abs=0.01)
-    assert figures["owned_arms"] == 4
-    assert figures["owned_branches"] == 2
-    assert figures["arms_and_branches_apart"] == 1
-    assert figures["occupancy_entropy"] == pytest.approx(math.log(6) / math.log(31))
-    assert figures["occupancy_distance"] == pytest.approx(1)
-    assert figures["duplicate_pairs"] == 0
-    assert figures["territory_evenness"] == pytest.approx(1)
-    assert figures["end_depth"] == pytest.approx((4 * 12 + 2 * 5) / 6)
-    assert all(figures[name] >= bound for name, bound in CLAIMS[6].items() if "occup" not in name)
+    metrics = metrics_of(staying([(-6, -6), (-2, -6), (2, -6), (6, -6), (-3, -2), (3, -2)]))
+    assert metrics["identification"] == 1
+    assert metrics["end_information"] == pytest.approx(1, abs=0.01)
+    assert metrics["time_information"] == pytest.approx(1, abs=0.01)
+    assert metrics["owned_arms"] == 4
+    assert metrics["owned_branches"] == 2
+    assert metrics["arms_and_branches_apart"] == 1
+    assert metrics["occupancy_entropy"] == pytest.approx(math.log(6) / math.log(31))
+    assert metrics["occupancy_distance"] == pytest.approx(1)
+    assert metrics["duplicate_pairs"] == 0
+    assert metrics["territory_evenness"] == pytest.approx(1)
+    assert metrics["end_depth"] == pytest.approx((4 * 12 + 2 * 5) / 6)
+    assert all(metrics[name] >= bound for name, bound in CLAIMS[6].items() if "occup" not in name)
 
 
 def test_one_place_for_all_is_uninformative() -> None:
-    figures = measured(staying([(0, 0)] * 10))
-    assert figures["identification"] < 0.2
-    assert figures["end_information"] == pytest.approx(0, abs=0.01)
-    assert figures["occupancy_entropy"] == pytest.approx(0)
-    assert figures["duplicate_pairs"] == 45
-    assert figures["owned_arms"] == 0
-    assert figures["skills_without_territory"] == 9
+    metrics = metrics_of(staying([(0, 0)] * 10))
+    assert metrics["identification"] < 0.2
+    assert metrics["end_information"] == pytest.approx(0, abs=0.01)
+    assert metrics["occupancy_entropy"] == pytest.approx(0)
+    assert metrics["duplicate_pairs"] == 45
+    assert metrics["owned_arms"] == 0
+    assert metrics["skills_without_territory"] == 9
 
 
 def test_one_skill_cannot_own_two_places_and_the_rest_stand_apart() -> None:
     """Two leaves shared by two skills half and half: both arms are owned, by the same skill."""
     paths = staying([(-6, -6), (-6, -6)])
     paths[:, 50:] += np.array([12, 0], dtype=np.float32)  # half the rollouts in the other leaf
-    figures = measured(paths)
-    assert figures["owned_arms"] == 2
-    assert figures["arms_and_branches_apart"] == 0
+    metrics = metrics_of(paths)
+    assert metrics["owned_arms"] == 2
+    assert metrics["arms_and_branches_apart"] == 0
 
 
 def test_owning_takes_half_of_the_rollouts() -> None:
@@ -80,15 +80,15 @@ def test_owning_takes_half_of_the_rollouts() -> None:
     assert owners(ends, [{0}, {1}, {0, 1}, {3}]) == [None, 0, 0, None]
 
 
-def test_a_random_policy_has_the_known_figures() -> None:
+def test_a_random_policy_has_the_known_metrics() -> None:
     """Reference values of a uniform random walk: H .65, end depth 3.5, no information."""
-    figures = measure(TREE, *rollouts(TREE, None, OneHot(10), 100, seed=0))
-    assert figures["occupancy_entropy"] == pytest.approx(0.65, abs=0.03)
-    assert figures["end_depth"] == pytest.approx(3.6, abs=0.4)
-    assert figures["identification"] == pytest.approx(0.1, abs=0.04)
-    assert figures["end_information"] == pytest.approx(0, abs=0.04)
-    assert figures["owned_arms"] == 0
-    assert set(figures) == set(MEANINGS)
+    metrics = maze_metrics(TREE, *maze_rollouts(TREE, None, OneHot(10), 100, seed=0))
+    assert metrics["occupancy_entropy"] == pytest.approx(0.65, abs=0.03)
+    assert metrics["end_depth"] == pytest.approx(3.6, abs=0.4)
+    assert metrics["identification"] == pytest.approx(0.1, abs=0.04)
+    assert metrics["end_information"] == pytest.approx(0, abs=0.04)
+    assert metrics["owned_arms"] == 0
+    assert set(metrics) == set(MEANINGS)
 
 
 def test_information_is_corrected_for_few_samples(rng: np.random.Generator) -> None:
@@ -132,46 +132,47 @@ def test_a_vote_is_won_by_the_most_and_a_tie_by_the_first() -> None:
 
 
 @pytest.mark.parametrize("after", [0, 10, 50, 51])
-def test_a_signal_ends_rollouts_and_measures(after: int) -> None:
+def test_a_signal_ends_rollouts_and_metrics(after: int) -> None:
     """Fifty steps of the rollouts, then a row of skills at a time."""
     calls = iter(range(100))
 
     def evaluate(stopped: Callable[[], bool]) -> None:
-        measure(TREE, *rollouts(TREE, None, OneHot(3), 2, seed=0, stopped=stopped), stopped=stopped)
+        paths = maze_rollouts(TREE, None, OneHot(3), 2, seed=0, stopped=stopped)
+        maze_metrics(TREE, *paths, stopped=stopped)
 
     with pytest.raises(Stopped):
         evaluate(lambda: next(calls) >= after)
 
 
-def test_a_handful_of_rollouts_can_be_measured() -> None:
-    figures = measure(TREE, *rollouts(TREE, None, OneHot(2), 1, seed=0))
-    assert math.isfinite(figures["identification"])
+def test_a_handful_of_rollouts_can_be_evaluated() -> None:
+    metrics = maze_metrics(TREE, *maze_rollouts(TREE, None, OneHot(2), 1, seed=0))
+    assert math.isfinite(metrics["identification"])
 
 
 def test_starts_and_actions_are_independent() -> None:
-    paths, _ = rollouts(TREE, None, OneHot(2), 2000, seed=0, random_start=True)
+    paths, _ = maze_rollouts(TREE, None, OneHot(2), 2000, seed=0, random_start=True)
     paths = paths.reshape(-1, 51, 2)
     start, move = paths[:, 0, 0], paths[:, 2, 1] - paths[:, 1, 1]
     assert abs(np.corrcoef(start, move)[0, 1]) < 0.1
 
 
 def test_rollouts_are_seeded_and_start_where_asked() -> None:
-    (one, cells), (two, _) = (rollouts(TREE, None, OneHot(3), 4, seed=9) for _ in range(2))
+    (one, cells), (two, _) = (maze_rollouts(TREE, None, OneHot(3), 4, seed=9) for _ in range(2))
     assert np.array_equal(one, two)
     assert np.array_equal(cells, TREE.cell_index(one))
     assert one.shape == (3, 4, 51, 2)
     assert bool((one[:, :, 0] == [0, -0.5]).all())
-    spread, _ = rollouts(TREE, None, OneHot(3), 4, seed=9, random_start=True)
+    spread, _ = maze_rollouts(TREE, None, OneHot(3), 4, seed=9, random_start=True)
     assert spread[:, :, 0].std() > 0.1
 
 
 @pytest.mark.parametrize("name", MAZES)
-def test_every_maze_can_be_measured(name: str) -> None:
+def test_every_maze_can_be_evaluated(name: str) -> None:
     maze = MAZES[name]
-    figures = measure(maze, *rollouts(maze, None, OneHot(3), 10, seed=0))
+    metrics = maze_metrics(maze, *maze_rollouts(maze, None, OneHot(3), 10, seed=0))
     if not maze.arms and not maze.branches:
-        assert figures["arms_and_branches_apart"] == 0
-    assert all(math.isfinite(value) for value in figures.values())
+        assert metrics["arms_and_branches_apart"] == 0
+    assert all(math.isfinite(value) for value in metrics.values())
 
 
 def test_a_point_that_rounds_onto_a_wall_stays_in_its_cell() -> None:
@@ -185,5 +186,5 @@ def test_a_point_that_rounds_onto_a_wall_stays_in_its_cell() -> None:
     assert maze.cell_index(obs)[0] == -1
     assert env.cell[0] == maze.number[5, 0]
     paths = np.broadcast_to(obs, (2, 3, 4, 2)).copy()
-    figures = measure(maze, paths, np.full((2, 3, 4), env.cell[0]))
-    assert figures["end_depth"] == 5
+    metrics = maze_metrics(maze, paths, np.full((2, 3, 4), env.cell[0]))
+    assert metrics["end_depth"] == 5

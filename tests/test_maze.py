@@ -111,14 +111,32 @@ def test_starts_keep_away_from_walls() -> None:
 def test_episodes_last_fifty_steps_of_bounded_length() -> None:
     env = MazeEnv(MAZES["bottleneck"], 3, seed=0)
     before = env.reset()
-    ends = []
-    for _ in range(HORIZON):
-        obs, reward, last = env.step(np.ones((3, 2), dtype=np.float32))
-        assert np.abs(obs - before).max() <= REACH + 1e-6
-        assert reward.tolist() == [0, 0, 0]
-        before = obs
-        ends.append(last)
-    assert ends == [False] * (HORIZON - 1) + [True]
+    for t in range(1, HORIZON + 1):
+        step = env.step(np.ones((3, 2), dtype=np.float32))
+        assert np.abs(step.obs - before).max() <= REACH + 1e-6
+        assert step.reward.tolist() == [0, 0, 0]
+        assert not step.terminated.any()
+        assert step.truncated.tolist() == [t == HORIZON] * 3
+        before = step.obs
+
+
+def test_a_reset_of_some_leaves_the_others_to_the_bit(rng: np.random.Generator) -> None:
+    actions = rng.uniform(-1, 1, (70, 4, 2)).astype(np.float32)
+    env, undisturbed = MazeEnv(TREE, 4, seed=3), MazeEnv(TREE, 4, seed=3)
+    where = np.array([False, True, False, True])
+    for t, action in enumerate(actions):
+        if t == 20:
+            before = env.position.copy()
+            obs = env.reset(where)
+            assert np.array_equal(obs[~where], before[~where].astype(np.float32))
+            assert TREE.cell_index(obs[where]).tolist() == [TREE.number[TREE.start]] * 2
+            assert np.array_equal(env.reset(np.zeros(4, bool)), obs)
+        ours, theirs = env.step(action), undisturbed.step(action)
+        assert np.array_equal(ours.obs[~where], theirs.obs[~where])
+        if t == 20:  # later the walls may bring them together again
+            assert not (ours.obs[where] == theirs.obs[where]).all(1).any()
+        ends = np.where(where, t + 1 >= HORIZON + 20, t + 1 >= HORIZON)
+        assert ours.ended.tolist() == ends.tolist()
 
 
 def test_same_seed_same_path_and_state_restores_exactly(rng: np.random.Generator) -> None:
@@ -126,7 +144,11 @@ def test_same_seed_same_path_and_state_restores_exactly(rng: np.random.Generator
     first, second = MazeEnv(TREE, 8, seed=3), MazeEnv(TREE, 8, seed=3)
     for action in actions[:20]:
         assert np.array_equal(first.step(action).obs, second.step(action).obs)
+    some = np.arange(8) < 3
+    first.reset(some)
     other = MazeEnv(TREE, 8, seed=4)
     other.load_state_dict(first.state_dict())
     for action in actions[20:]:
         assert np.array_equal(first.step(action).obs, other.step(action).obs)
+    assert np.array_equal(first.clock, other.clock)
+    assert np.array_equal(first.reset(some), other.reset(some))

@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from comsd.learners.off_policy import OffPolicySettings
 from torch import Tensor
 
 import comsd
 import test_contract as contract
-from comsd.agents.ddpg import DDPGConfig
 from comsd.cli import main
 from comsd.errors import InputError, RunError
-from comsd.methods import METHODS
-from comsd.methods.files import LOADED
+from comsd.registry import LOADED, METHODS
 from comsd.skills import SkillSpace
 from conftest import make_method, make_space
 
@@ -68,7 +67,9 @@ def test_it_keeps_the_contract(kind: str, toy: Path) -> None:
 
 
 def test_the_extension_points_are_those_that_differ() -> None:
-    points = {name: set(kind.extension_points(DDPGConfig())) for name, kind in METHODS.items()}
+    points = {
+        name: set(kind.extension_points(OffPolicySettings())) for name, kind in METHODS.items()
+    }
     assert points["comsd"] == {"flag_orders_skills", "descend", "scores", "health"}
     assert points["becl"] == {"descend", "representation_steps"}  # held for 50 steps as usual
     assert points["aps"] == {"regress", "descend", "scores", "hold"}
@@ -78,7 +79,7 @@ def test_the_extension_points_are_those_that_differ() -> None:
         def candidates(cls, space: SkillSpace, k: int) -> Tensor:
             return space.flags(k)
 
-    assert Chosen.extension_points(DDPGConfig()) == ["candidates", "scores"]
+    assert Chosen.extension_points(OffPolicySettings()) == ["candidates", "scores"]
 
 
 CONFIG = """from dataclasses import dataclass

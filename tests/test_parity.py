@@ -17,7 +17,6 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from comsd.methods import METHODS
 from comsd.methods.aps import APS
 from comsd.methods.base import Method
 from comsd.methods.becl import BeCL
@@ -29,6 +28,7 @@ from comsd.methods.diayn import DIAYN
 from comsd.methods.lsd import LSD
 from comsd.methods.metra import METRA
 from comsd.methods.smm import SMM
+from comsd.registry import METHODS
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.types import Batch
 from conftest import plain_obs

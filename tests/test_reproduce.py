@@ -17,9 +17,8 @@ import numpy as np
 import pytest
 
 from comsd.cli import main
-from comsd.envs import TASKS
 from comsd.errors import InputError, Interrupted, RunError
-from comsd.methods import METHODS
+from comsd.registry import METHODS, TASKS
 from comsd.reproduce import EXHIBITS, Job, Plan, execute, exhibit, make_plan, write_report
 from comsd.reproduce.exhibits import Arm
 from comsd.reproduce.report import paper_values

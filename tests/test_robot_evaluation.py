@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-
-from comsd.evaluation.robots import RobotEvaluator, akd, identification, ms_coverage, sweeps
-from comsd.skills import Box, OneHot, Sphere
 from comsd.terms import by_tercile, retrieval
+
+from comsd.evaluation.metrics import akd, identification, ms_coverage, sweep_metrics
+from comsd.evaluation.sweeps import skill_sweeps
+from comsd.skills import Box, OneHot, Sphere
 
 
 def test_akd_of_points_on_a_line() -> None:
@@ -25,8 +26,8 @@ def test_ms_coverage_of_mean_states() -> None:
     assert ms_coverage(states[..., :1], k=1) == pytest.approx(2)
     pairwise = np.mean([1, 3, 7, 1, 2, 6, 3, 2, 4, 7, 6, 4])
     assert ms_coverage(states[..., :1], k=3) == pytest.approx(pairwise)
-    figures = RobotEvaluator.figures("constant", np.repeat(states, 2, 1))
-    assert [name for name in figures if "ms" in name] == [
+    metrics = sweep_metrics("constant", np.repeat(states, 2, 1))
+    assert [name for name in metrics if "ms" in name] == [
         f"ms_coverage{k}_constant" for k in (3, 1)
     ]
 
@@ -43,13 +44,14 @@ def test_identification_is_one_for_separate_skills_and_chance_for_equal_ones() -
 
 
 def test_sweeps_are_the_papers_the_flags_and_random_skills() -> None:
-    box = sweeps(Box(4))
+    box = skill_sweeps(Box(4))
     assert list(box) == ["constant", "flag", "random"]
     assert box["constant"][3].tolist() == pytest.approx([0.3] * 4)
     assert box["flag"][3].tolist() == pytest.approx([0.3, 0.5, 0.5, 0.5])
-    assert torch.equal(box["random"], sweeps(Box(4))["random"])
-    assert list(sweeps(OneHot(16))) == ["constant", "random"]
-    assert len(sweeps(OneHot(16))["constant"]) == len(sweeps(Sphere(3))["constant"]) == 11
+    assert torch.equal(box["random"], skill_sweeps(Box(4))["random"])
+    assert list(skill_sweeps(OneHot(16))) == ["constant", "random"]
+    for space in (OneHot(16), Sphere(3)):
+        assert len(skill_sweeps(space)["constant"]) == 11
 
 
 def test_retrieval_counts_any_transition_of_the_same_skill() -> None:

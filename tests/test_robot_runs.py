@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from comsd.learners.off_policy import OffPolicyLearner
 
 import comsd
 from comsd.errors import InputError, Interrupted
 from comsd.evaluation.robots import RobotEvaluator
-from comsd.learners.off_policy import OffPolicyLearner
-from comsd.run import Run
+from comsd.runs.run import Run
 from processes import (
     SMALL,
     call,
@@ -80,13 +80,13 @@ def test_a_signal_in_an_evaluation_puts_it_off(
     wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stop inside the evaluation of the last step: resume makes up for it."""
-    run, original = tmp_path / "run", RobotEvaluator.roll_out
+    run, original = tmp_path / "run", RobotEvaluator.states
 
-    def roll_out(self: RobotEvaluator, *args: Any, **options: Any) -> Any:
+    def states(self: RobotEvaluator, *args: Any, **options: Any) -> Any:
         os.kill(os.getpid(), signal.SIGTERM)
         return original(self, *args, **options)
 
-    monkeypatch.setattr(RobotEvaluator, "roll_out", roll_out)
+    monkeypatch.setattr(RobotEvaluator, "states", states)
     with pytest.raises(Interrupted):
         comsd.pretrain("comsd", run=run, **SMALL)
     monkeypatch.undo()
@@ -125,7 +125,7 @@ def test_several_environments_resume_exactly_too(tmp_path: Path) -> None:
     runs = [Run(tmp_path / name) for name in ("whole", "parts")]
     states = []
     for run in runs:
-        learner = run.learner()
+        learner = run.trainer()
         run.restore(learner)
         states.append(learner.agent.act(torch.ones(1, 15), torch.ones(1, 8)))
     assert torch.equal(*states)
@@ -137,7 +137,7 @@ def test_other_critics_resume_exactly_too(
 ) -> None:
     settings = {**SMALL, "steps": 500}
     comsd.pretrain(method, run=tmp_path / "whole", **settings)
-    original = OffPolicyLearner.cycle
+    original = OffPolicyLearner.train_step
 
     def cycle(self: OffPolicyLearner) -> Any:
         if self.steps >= 350:
@@ -145,7 +145,7 @@ def test_other_critics_resume_exactly_too(
         return original(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(OffPolicyLearner, "cycle", cycle)
+        patch.setattr(OffPolicyLearner, "train_step", cycle)
         with pytest.raises(ArithmeticError):
             comsd.pretrain(method, run=tmp_path / "broken", **settings)
     comsd.resume(tmp_path / "broken")
@@ -179,7 +179,7 @@ def test_without_scores_no_fresh_episodes_are_run(
     run = comsd.pretrain("becl", run=tmp_path / "run", **settings)
     look, seen = RobotEvaluator(run), run.evaluations.rows()[-1]
     assert "held_out_retrieval" not in seen
-    assert {"akd_range_constant", "akd_max_constant"} <= set(look.headline) & set(seen)
+    assert {"akd_range_constant", "akd_max_constant"} <= set(look.progress_metrics) & set(seen)
     monkeypatch.delattr("comsd.envs.mujoco.RobotEnv.step")
     assert look.held_out(run.policy, run.load_method()) == {}
 
@@ -215,12 +215,12 @@ def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:
         ("pretrain comsd --env walker --preset tiny", "preset is 'tiny'"),
         (
             "pretrain comsd --env walker --agent.replay 0",
-            "agent.replay is 0; it must be at least 1",
+            "train.replay is 0; it must be at least 1",
         ),
         ("pretrain comsd --env walker --agent.replay 999999999999", "it must be at most"),
         ("pretrain comsd --env walker --agent.horizon 9", "no option '--agent.horizon'"),
         ("pretrain diayn --env walker --space box", "allowed for diayn: one-hot"),
-        ("pretrain comsd --env walker --agent.replay 5", "agent.n_step is 3; it must be at most 2"),
+        ("pretrain comsd --env walker --agent.replay 5", "train.n_step is 3; it must be at most 2"),
         ("pretrain comsd --env walker --steps 4000", "steps is 4000; it must be more than"),
         ("pretrain comsd --env walker --agent.target-ema 2", "agent.target_ema is 2.0"),
         ("pretrain comsd --env walker --agent.n-step 1001", "it must be at most 1000"),
@@ -262,5 +262,5 @@ def test_a_checkpoint_of_another_version_is_refused(whole: Path, tmp_path: Path)
     for place in (run / "checkpoints").glob("[0-9]*"):
         manifest = json.loads((place / "state.json").read_text())
         (place / "state.json").write_text(json.dumps({**manifest, "format": 1}))
-    with pytest.raises(InputError, match="another version: format 1"):
+    with pytest.raises(InputError, match="comsd 0.1.0 at commit 4f40b97: format 1"):
         comsd.resume(run)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 
-os.environ.setdefault("MUJOCO_GL", "disable")  # no window: dm_control need not look for one
+os.environ.setdefault("MUJOCO_GL", "disable")  # dm_control searches for a display otherwise
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,10 +17,12 @@ import pytest
 import torch
 from dm_control import suite
 
-from comsd.envs import ENVS, make_task, robot
-from comsd.envs.mujoco import RobotEnv
-from comsd.envs.robots import ROBOTS
-from comsd.envs.simulation import Alone
+import comsd
+from comsd.envs import ENVS, TASKS, make_task
+from comsd.envs.mujoco import HORIZON, RobotEnv
+from comsd.envs.robots import ROBOTS, load_robot
+from comsd.envs.simulation import SingleSimulation
+from comsd.envs.specs import ROBOT_TASKS
 from comsd.errors import InputError, RunError
 
 STOCK = ["walker_stand", "walker_walk", "walker_run", "quadruped_walk", "quadruped_run"]
@@ -50,7 +54,7 @@ def test_a_whole_episode_equals_dm_control_to_the_bit(name: str, seed: int) -> N
     domain, _, task = name.partition("_")
     env = make_task(name, seed=seed)
     reference = suite.load(domain, task, task_kwargs={"random": seed})
-    assert (env.obs_dim, env.action_dim) == DIMS[domain]
+    assert (env.obs_spec.shape, env.action_dim) == ((DIMS[domain][0],), DIMS[domain][1])
     for episode in range(1 if seed else 2):  # the second shows that resets draw alike too
         theirs = reference.reset()
         assert np.array_equal(env.reset()[0], flat(theirs))
@@ -59,12 +63,13 @@ def test_a_whole_episode_equals_dm_control_to_the_bit(name: str, seed: int) -> N
             theirs = reference.step(as_control(domain, action[0]))
             assert np.array_equal(ours.obs[0], flat(theirs)), (episode, t)
             assert ours.reward[0] == theirs.reward, (episode, t)
-            assert ours.last == theirs.last() == (t == 999)
+            assert ours.truncated[0] == theirs.last() == (t == 999)
+            assert not ours.terminated[0]
 
 
 def states_of(name: str, count: int = 300) -> list[tuple[mujoco.MjData, dict[str, np.ndarray]]]:
     """Random states, thrown about, as mjData and as what rewards are given to read."""
-    body = robot(name)
+    body = load_robot(name)
     rng = np.random.default_rng(0)
     result = []
     for _ in range(count):
@@ -124,7 +129,7 @@ def test_urlb_rewards_on_random_states_follow_their_formulas(name: str) -> None:
     domain, _, task = name.partition("_")
     ours, wanted = [], []
     for data, readings in states_of(domain):
-        ours.append(robot(domain).tasks[task](readings))
+        ours.append(load_robot(domain).tasks[task](readings))
         wanted.append(FORMULAS[name](data))
     np.testing.assert_allclose(ours, wanted, atol=1e-12)
     assert 0 < np.mean(wanted) < 1
@@ -133,21 +138,22 @@ def test_urlb_rewards_on_random_states_follow_their_formulas(name: str) -> None:
 
 @pytest.mark.parametrize("domain", ROBOTS)
 def test_there_are_four_tasks_each_and_they_share_the_observations(domain: str) -> None:
-    tasks = robot(domain).tasks
-    assert len(tasks) == 4
+    assert tuple(load_robot(domain).tasks) == ROBOT_TASKS[domain]
+    assert ENVS[domain].tasks == tuple(name for name in TASKS if name.startswith(f"{domain}_"))
     path = actions(20, 1, DIMS[domain][1])
-    seen = []
-    for task in tasks:
-        env = make_task(f"{domain}_{task}", seed=3)
+    observed = []
+    for name in ENVS[domain].tasks:
+        env = make_task(name, seed=3)
         env.reset()
-        seen.append([env.step(a).obs for a in path])
-    assert all(np.array_equal(seen[0], other) for other in seen[1:])
+        observed.append([env.step(a).obs for a in path])
+    assert len(observed) == 4
+    assert all(np.array_equal(observed[0], other) for other in observed[1:])
 
 
 @pytest.mark.parametrize("domain", ROBOTS)
 def test_a_batch_equals_single_simulations_and_a_seed_its_trajectory(domain: str) -> None:
     batch = ENVS[domain].make(3, 7)
-    singles = [RobotEnv(robot(domain), None, [7 + i]) for i in range(3)]
+    singles = [RobotEnv(load_robot(domain), None, [7 + i]) for i in range(3)]
     path = actions(60, 3, DIMS[domain][1])
     together = batch.reset()
     assert np.array_equal(together, np.concatenate([s.reset() for s in singles]))
@@ -160,16 +166,16 @@ def test_a_batch_equals_single_simulations_and_a_seed_its_trajectory(domain: str
 
 def test_threads_change_no_trajectory() -> None:
     before = torch.get_num_threads()
-    seen = []
+    steps = []
     for threads in (1, 3):
         torch.set_num_threads(threads)
         env = make_task("walker_run", 5)
         env.reset()
-        seen.append([env.step(a) for a in actions(60, 5, env.action_dim)])
+        steps.append([env.step(a) for a in actions(60, 5, env.action_dim)])
     torch.set_num_threads(before)
-    for alone, shared in zip(*seen, strict=True):
-        assert np.array_equal(alone.obs, shared.obs)
-        assert np.array_equal(alone.reward, shared.reward)
+    for one, three in zip(*steps, strict=True):
+        assert np.array_equal(one.obs, three.obs)
+        assert np.array_equal(one.reward, three.reward)
 
 
 @pytest.mark.parametrize("num_envs", [1, 2])
@@ -187,9 +193,51 @@ def test_the_full_state_is_saved_and_restored_to_the_bit(domain: str, num_envs: 
     for t, action in enumerate(path[950:]):
         ours, theirs = env.step(action), twin.step(action)
         assert np.array_equal(ours.obs, theirs.obs)
-        assert ours.last == theirs.last == (t == 49)
-        if ours.last:  # the generators of the starts are part of the state too
+        assert ours.truncated.tolist() == theirs.truncated.tolist() == [t == 49] * num_envs
+        if t == 49:  # the generators of the initial states are part of the state too
             assert np.array_equal(env.reset(), twin.reset())
+
+
+@pytest.mark.parametrize("domain", ROBOTS)
+def test_a_reset_of_some_leaves_the_others_to_the_bit(domain: str) -> None:
+    """And starts the episode that a full reset would have started."""
+    env, undisturbed, other, twin = (ENVS[domain].make(3, 7) for _ in range(4))
+    for e in (env, undisturbed, other):
+        e.reset()
+    second = other.reset()  # the second episode of each seed
+    path, where = actions(40, 3, DIMS[domain][1]), np.array([False, True, False])
+    for t, action in enumerate(path):
+        if t == 20:
+            before = env.step(path[t]).obs
+            undisturbed.step(path[t])
+            obs = env.reset(where)
+            assert np.array_equal(obs, np.where(where[:, None], second, before))
+            assert np.array_equal(env.reset(np.zeros(3, bool)), obs)
+            twin.load_state_dict(env.state_dict())
+        ours, theirs = env.step(action).obs, undisturbed.step(action).obs
+        assert np.array_equal(ours[~where], theirs[~where])
+        if t >= 20:
+            assert np.array_equal(ours[where], other.step(action).obs[where])
+            assert np.array_equal(ours, twin.step(action).obs)
+    first = np.array([True, False, False])  # a restored copy resets alike
+    assert np.array_equal(env.reset(first), twin.reset(first))
+
+
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_every_environment_has_its_own_time_limit(num_envs: int) -> None:
+    env = ENVS["cheetah"].make(num_envs, 0)
+    env.reset()
+    zeros, last = np.zeros((num_envs, 6), np.float32), np.arange(num_envs) == num_envs - 1
+    ends: list[list[int]] = [[] for _ in range(num_envs)]
+    for t in range(1, HORIZON + 31):
+        ended = env.step(zeros).ended
+        for i in np.flatnonzero(ended):
+            ends[i].append(t)
+        if t == 20:
+            env.reset(last)
+        elif ended.any():
+            env.reset(ended)
+    assert ends == [[HORIZON]] * (num_envs - 1) + [[HORIZON + 20]]
 
 
 @pytest.mark.parametrize("num_envs", [1, 2])
@@ -209,11 +257,11 @@ def test_an_unstable_simulation_is_an_error_with_env_step_and_seed(num_envs: int
 def test_a_harmless_warning_of_the_start_is_not_one_of_the_first_step(num_envs: int) -> None:
     env = make_task("walker_run", num_envs=num_envs)
 
-    def start(sim: int, data: mujoco.MjData) -> None:
-        env.start(sim, data)
+    def init(sim: int, data: mujoco.MjData) -> None:
+        env.init_episode(sim, data)
         data.warning.number[mujoco.mjtWarning.mjWARN_CONTACTFULL] = 1
 
-    env.simulations.begin(start)
+    env.simulations.begin(init, range(num_envs))
     env.step(actions(1, num_envs, 6)[0])
 
 
@@ -221,7 +269,7 @@ def test_no_clock_runs_inside_a_step() -> None:
     env = make_task("walker_run")
     env.reset()
     env.step(actions(1, 1, 6)[0])
-    assert isinstance(env.simulations, Alone)
+    assert isinstance(env.simulations, SingleSimulation)
     timed = [t.duration for t in env.simulations.data.timer]
     assert len(timed) > 5
     assert not any(timed)
@@ -241,10 +289,10 @@ def test_a_clock_of_somebody_else_stays() -> None:
 
 
 def test_models_are_what_the_suite_means() -> None:
-    assert robot("cheetah").model.body_mass.sum() == pytest.approx(14)
+    assert load_robot("cheetah").model.body_mass.sum() == pytest.approx(14)
     floors = {"hopper": ("floor", 100), "cheetah": ("ground", 200)}
     for name, (geom, size) in floors.items():
-        assert robot(name).model.geom(geom).size[0] == size
+        assert load_robot(name).model.geom(geom).size[0] == size
 
 
 def test_an_unknown_task_is_named_with_those_there_are() -> None:
@@ -252,3 +300,19 @@ def test_an_unknown_task_is_named_with_those_there_are() -> None:
         make_task("walker_dance")
     with pytest.raises(InputError, match="quadruped_"):
         make_task("humanoid_run")
+
+
+def test_environments_are_listed_without_mujoco_and_torch() -> None:
+    """The package is replaced by an empty one: its own imports are not the question here."""
+    folder = next(iter(comsd.__path__))
+    code = f"""
+import sys, types
+package = types.ModuleType("comsd")
+package.__path__ = [{folder!r}]
+sys.modules["comsd"] = package
+from comsd.envs import ENVS, TASKS
+assert len(ENVS) == 13 and len(TASKS) == 16
+print([name for name in ("mujoco", "torch", "dm_control", "scipy") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -18,16 +18,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from comsd.learners.on_policy import OnPolicyLearner
 from safetensors.torch import load_file
 
 import comsd
 from comsd import checkpoint
-from comsd.config import resolve
-from comsd.errors import InputError, Interrupted, RunError
-from comsd.learners.on_policy import OnPolicyLearner
-from comsd.loop import graceful_stop, readable_failures
-from comsd.methods import METHODS
-from comsd.run import TIME_COLUMNS, Run, Table, commit, take_lock
+from comsd.errors import InputError, Interrupted, RunError, readable_failures
+from comsd.registry import METHODS
+from comsd.resolve import resolve
+from comsd.runs.provenance import commit
+from comsd.runs.run import Run, take_lock
+from comsd.runs.tables import TIME_COLUMNS, Table
+from comsd.training.trainer import graceful_stop
 from processes import die_inside_a_save, newest
 
 SMOKE: dict[str, Any] = {"env": "maze-tree", "preset": "smoke", "skills": 3}
@@ -52,7 +54,7 @@ def fingerprint(path: Path) -> str:
 
 def stop_after(monkeypatch: pytest.MonkeyPatch, cycles: int, how: BaseException) -> None:
     """Make the learner fail after a number of cycles."""
-    original, done = OnPolicyLearner.cycle, 0
+    original, done = OnPolicyLearner.train_step, 0
 
     def cycle(self: OnPolicyLearner) -> Any:
         nonlocal done
@@ -61,7 +63,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, cycles: int, how: BaseException)
         done += 1
         return original(self)
 
-    monkeypatch.setattr(OnPolicyLearner, "cycle", cycle)
+    monkeypatch.setattr(OnPolicyLearner, "train_step", cycle)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -192,13 +194,13 @@ def test_a_closed_terminal_stops_a_run_unless_it_is_to_be_ignored(nohup: bool) -
 def test_a_signal_in_a_script_is_an_interrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = OnPolicyLearner.cycle
+    original = OnPolicyLearner.train_step
 
     def cycle(self: OnPolicyLearner) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
         return original(self)
 
-    monkeypatch.setattr(OnPolicyLearner, "cycle", cycle)
+    monkeypatch.setattr(OnPolicyLearner, "train_step", cycle)
     with pytest.raises(Interrupted):
         comsd.pretrain("comsd", run=tmp_path / "run", **SMOKE)
     monkeypatch.undo()
@@ -273,7 +275,7 @@ def test_dying_while_the_same_step_is_saved_again_loses_nothing(
         checkpoint.save(folder, 5, {"agent": {"x": torch.zeros(2)}})
     monkeypatch.undo()
     assert checkpoint.found(folder) == []
-    checkpoint.mend(folder)
+    checkpoint.recover(folder)
     assert checkpoint.latest(folder)[0]["agent"]["x"].tolist() == [1, 1]
     checkpoint.save(folder, 5, {"agent": {"x": torch.zeros(2)}})
     assert checkpoint.latest(folder)[0]["agent"]["x"].tolist() == [0, 0]
@@ -309,16 +311,16 @@ def test_more_steps_are_noted_only_if_the_run_can_go_on(run_copy: Path) -> None:
 
 def test_a_run_that_never_began_notes_what_it_begins_with(tmp_path: Path) -> None:
     place = tmp_path / "run"
-    Run.create(place, *resolve("comsd", "maze-tree", "smoke"))
+    Run.create(place, resolve("comsd", "maze-tree", "smoke"))
     record = json.loads((place / "config.json").read_text())
-    known, record["versions"] = record["versions"], {"own.py": "before it was mended"}
+    known, record["versions"] = record["versions"], {"own.py": "an earlier one"}
     (place / "config.json").write_text(json.dumps(record))
     comsd.resume(place)
     assert json.loads((place / "config.json").read_text())["versions"] == known
 
 
 def test_numbers_out_of_arrays_are_settings() -> None:
-    config, _ = resolve("comsd", "maze-tree", "smoke", seed=np.int64(3))
+    config = resolve("comsd", "maze-tree", "smoke", seed=np.int64(3))
     assert type(config.run.seed) is int
     with pytest.raises(InputError, match=r"steps is 2.5; it must be a whole number"):
         resolve("comsd", "maze-tree", "smoke", steps=np.float64(2.5))
@@ -326,7 +328,7 @@ def test_numbers_out_of_arrays_are_settings() -> None:
 
 def test_a_maze_run_has_no_skill_of_its_own(finished: Path) -> None:
     with pytest.raises(InputError, match="has not settled on a skill"):
-        _ = Run(finished).skill
+        _ = Run(finished).selected_skill
 
 
 def test_no_whole_checkpoint_is_an_error_that_names_the_files(run_copy: Path) -> None:
@@ -370,7 +372,7 @@ def test_checkpoints_of_another_config_are_refused(run_copy: Path) -> None:
 
 
 def test_another_version_is_reported(run_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("comsd.run.provenance", lambda: {"torch": "1.0"})
+    monkeypatch.setattr("comsd.runs.run.provenance", lambda: {"torch": "1.0"})
     said: list[str] = []
     comsd.resume(run_copy, said.append)
     assert said == ["other versions than before (torch): not exact to the bit"]
@@ -510,9 +512,9 @@ def test_a_finished_run_that_lost_its_table_stays_finished(run_copy: Path) -> No
 
 
 def test_too_little_memory_is_one_sentence(tmp_path: Path) -> None:
-    config, sources = resolve("comsd", "maze-tree", "smoke", skills=3)
-    run = Run.create(tmp_path / "run", config, sources)
-    with pytest.raises(RunError, match="too little memory"), readable_failures(run):
+    config = resolve("comsd", "maze-tree", "smoke", skills=3)
+    run = Run.create(tmp_path / "run", config)
+    with pytest.raises(RunError, match="too little memory"), readable_failures(run.path):
         torch.empty(2**60)
 
 
@@ -536,13 +538,13 @@ def test_a_finished_run_can_be_trained_on(finished: Path, tmp_path: Path) -> Non
 
 
 def test_two_processes_cannot_create_the_same_run(tmp_path: Path) -> None:
-    config, sources = resolve("comsd", "maze-tree", "smoke", skills=3)
+    config = resolve("comsd", "maze-tree", "smoke", skills=3)
     run = tmp_path / "run"
     run.mkdir()
     with take_lock(run), pytest.raises(InputError, match=f"in use by process {os.getpid()}"):
-        Run.create(run, config, sources)
+        Run.create(run, config)
     assert not (run / "config.json").exists()
-    Run.create(run, config, sources)
+    Run.create(run, config)
 
 
 def test_a_policy_is_copied_over_nothing(finished: Path, tmp_path: Path) -> None:
@@ -570,8 +572,8 @@ def test_the_commit_is_ours_or_unknown(tmp_path: Path, monkeypatch: pytest.Monke
     who = ["-c", "user.name=a", "-c", "user.email=a@b"]
     said = ["commit", "-q", "--allow-empty", "-m", "theirs"]
     subprocess.run(["git", *who, *said], cwd=tmp_path, check=True)
-    (tmp_path / "run.py").touch()
-    monkeypatch.setattr("comsd.run.__file__", str(tmp_path / "run.py"))
+    (tmp_path / "provenance.py").touch()
+    monkeypatch.setattr("comsd.runs.provenance.__file__", str(tmp_path / "provenance.py"))
     assert commit.__wrapped__() == "unknown"
 
 

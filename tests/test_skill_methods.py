@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from comsd.methods import METHODS
 from comsd.methods.becl import BeCL, next_of_same_skill
 from comsd.methods.dads import DADS
 from comsd.methods.diayn import DIAYN
 from comsd.methods.smm import SMM, SMMConfig
+from comsd.registry import METHODS
 from comsd.skills import Box, OneHot, SkillSpace
 from comsd.types import Batch
 from conftest import make_batch, make_constant, make_method, plain_obs

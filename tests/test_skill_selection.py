@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from comsd.methods import METHODS
+from comsd.registry import METHODS
 from comsd.skills import Box, OneHot, Sphere
 from comsd.training.skill_selection import (
     BestOfK,

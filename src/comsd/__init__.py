@@ -5,15 +5,39 @@
 >>> comsd.evaluate(run).metrics["occupancy_entropy"]
 """
 
-from comsd.analysis import Analysis
-from comsd.api import Evaluation, analyse, combine, evaluate, finetune, load, pretrain, resume
-from comsd.envs import make_task
-from comsd.errors import InputError, RunError
-from comsd.methods import METHODS, Method, MethodConfig
-from comsd.methods.files import register_file
-from comsd.run import Run
-from comsd.skills import Box, OneHot, SkillSpace, Sphere
-from comsd.types import Batch
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from comsd.analysis import Analysis
+    from comsd.api import Evaluation, analyse, combine, evaluate, finetune, load, pretrain, resume
+    from comsd.errors import InputError, RunError
+    from comsd.methods.base import Method, MethodConfig
+    from comsd.registry import METHODS, make_task, register_file
+    from comsd.runs.run import Run
+    from comsd.skills import Box, OneHot, SkillSpace, Sphere
+    from comsd.types import Batch
+
+_MODULES = {  # loaded with the first name that is used: torch takes a second
+    "analysis": ("Analysis",),
+    "api": (
+        "Evaluation",
+        "analyse",
+        "combine",
+        "evaluate",
+        "finetune",
+        "load",
+        "pretrain",
+        "resume",
+    ),
+    "errors": ("InputError", "RunError"),
+    "methods.base": ("Method", "MethodConfig"),
+    "registry": ("METHODS", "make_task", "register_file"),
+    "runs.run": ("Run",),
+    "skills": ("Box", "OneHot", "SkillSpace", "Sphere"),
+    "types": ("Batch",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "METHODS",
@@ -39,3 +63,14 @@ __all__ = [
     "register_file",
     "resume",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'comsd' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"comsd.{_MODULE_OF[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,38 +5,30 @@ combine    a controller learns whose action is the skill of the frozen policy (A
 scratch    plain DDPG on the task: what pre-training has to beat
 
 All three go through the loop of pre-training; they differ from it in the environment, in the
-reward (`methods/task.py`) and in who chooses the skill (`rules.py`).
+reward (`methods/task.py`) and in who chooses the skill (`training/skill_selection.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from pathlib import Path
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
 from comsd.agents.ddpg import DDPGConfig
-from comsd.config import (
-    Config,
-    Setting,
-    Settings,
-    Stage,
-    check_free,
-    resolve,
-    setting,
-    sourced,
-)
-from comsd.envs import Env, env_spec
-from comsd.envs.mujoco import HORIZON
-from comsd.envs.skills import SkillEnv
+from comsd.config import Config, Settings, Stage, setting, sourced
+from comsd.envs.base import Env
+from comsd.envs.specs import Values
 from comsd.errors import InputError
-from comsd.methods import METHODS, Method
-from comsd.rules import BestOf, Regress, Resample, Rule
-
-if TYPE_CHECKING:
-    from comsd.run import Run
+from comsd.methods.base import Method
+from comsd.registry import METHODS, EnvSpec, env_spec
+from comsd.skills import SkillSpace
+from comsd.training.off_policy import OffPolicySettings
+from comsd.training.skill_selection import BestOfK, ResampleSkill, RewardRegression, SkillSelector
 
 SLOW = 2e-5  # learning rate of fine-tuning on the two robots that fall over
+SLOW_ROBOTS = ("hopper", "cheetah")
 
 
 @dataclass(frozen=True)
@@ -76,17 +68,43 @@ assert set(STAGES) == set(get_args(Stage))
 COMBINED_STEPS = {"paper": 2_000_000, "lite": 300_000}
 
 
-def check_source(source: Run, task: str) -> None:
+class SourceRun(Protocol):
+    """What an adaptation asks of the run whose skills it uses."""
+
+    path: Path
+    config: Config
+    space: SkillSpace
+    spec: EnvSpec
+
+    @property
+    def finished(self) -> bool: ...
+
+    @property
+    def reached(self) -> int: ...
+
+    def load_policy(self, env: Env | None = None) -> Any: ...
+
+    def load_agent(self, env: Env | None = None) -> Any: ...
+
+    def load_method(self, env: Env | None = None) -> Method: ...
+
+
+def check_source(source: SourceRun, task: str, stage: Stage) -> None:
     """Raise InputError unless the run can be adapted to the task."""
-    settings, domain = source.config.run, env_spec(task, "task").families[-1]
+    settings, spec = source.config.run, env_spec(task, "task")
     if settings.stage != "pretrain":
         raise InputError(
             f"run {source.path} is itself a {settings.stage} run; it must be a pretrain run"
         )
-    if source.spec.name != domain:
+    if source.spec.name != spec.families[-1]:
         raise InputError(
             f"task is {task!r} but run {source.path} has the skills of {source.spec.name}; "
             f"allowed: {', '.join(source.spec.tasks) or 'none, since it has no tasks'}"
+        )
+    if stage == "finetune" and settings.agent not in spec.agents:
+        raise InputError(
+            f"run {source.path} was trained by {settings.agent}, which cannot be fine-tuned; "
+            f"allowed: {', '.join(spec.agents)} (combine takes any)"
         )
     if not source.finished:
         raise InputError(
@@ -96,138 +114,120 @@ def check_source(source: Run, task: str) -> None:
 
 
 def agent_of(config: Config) -> DDPGConfig:
-    assert isinstance(config.agent, DDPGConfig)  # robots and their tasks have no other
+    assert isinstance(config.agent, DDPGConfig)  # tasks have no other
     return config.agent
 
 
-def inherited(source: Run) -> dict[str, Setting]:
-    return sourced("the pre-trained run", agent__hidden=agent_of(source.config).hidden)
+def train_of(config: Config) -> OffPolicySettings:
+    assert isinstance(config.train, OffPolicySettings)
+    return config.train
 
 
-def resolve_scratch(task: str, preset: str, **overrides: Any) -> tuple[Config, dict[str, str]]:
-    check_free("scratch", overrides)
-    hold = sourced("one behaviour, no skills", agent__hold=HORIZON)
-    env_spec(task, "task")
-    return resolve("task", task, preset, stage="scratch", adapted=hold, **overrides)
+def inherited(source: SourceRun) -> Values:
+    layer = sourced("the command", adapt__source=str(source.path))
+    if isinstance(source.config.agent, DDPGConfig):
+        layer |= sourced("the pre-trained run", agent__hidden=source.config.agent.hidden)
+    return layer
 
 
-def resolve_finetune(
-    source: Run, task: str, preset: str | None = None, **overrides: Any
-) -> tuple[Config, dict[str, str]]:
-    check_free("finetune", overrides)
-    check_source(source, task)
+def finetune_layer(source: SourceRun, preset: str) -> Values:
     before, method = source.config.run, METHODS[source.config.run.method]
-    centred = method.usual_skill(source.space) is not None
+    centred = method.default_skill(source.space) is not None
     usual = method.finetuning_rule if centred or method.finetuning_rule != "fixed" else "random"
-    adapted = inherited(source)
-    adapted |= sourced("the pre-trained run", run__space=before.space, run__skills=before.skills)
-    adapted |= sourced("the command", adapt__source=str(source.path))
-    adapted |= sourced(f"usual for {before.method}", adapt__rule=usual)
-    if source.spec.name in ("hopper", "cheetah"):
-        adapted |= sourced("paper, hyper-parameter table", agent__lr=SLOW)
-    words = ("task", task, preset or before.preset)
-    if words[-1] == "smoke":
-        adapted |= sourced("a few seconds, for tests", adapt__regress_after=200)
-    config, _ = resolve(*words, stage="finetune", adapted=adapted, **overrides)
-    adapted |= sourced("the skill rule", agent__hold=hold_of(config, source))
-    config, sources = resolve(*words, stage="finetune", adapted=adapted, **overrides)
-    check_rule(config, source)
-    return config, sources
+    layer = inherited(source)
+    layer |= sourced("the pre-trained run", run__space=before.space, run__skills=before.skills)
+    layer |= sourced(f"usual for {before.method}", adapt__rule=usual)
+    if source.spec.name in SLOW_ROBOTS:
+        layer |= sourced("paper, hyper-parameter table", agent__lr=SLOW)
+    if preset == "smoke":
+        layer |= sourced("a few seconds, for tests", adapt__regress_after=200)
+    return layer
 
 
-def hold_of(config: Config, source: Run) -> int:
-    """Steps between the moments at which the rule may choose."""
+def combine_layer(source: SourceRun, preset: str) -> Values:
+    layer = inherited(source)
+    layer |= sourced("one controller, no skills", train__hold=source.spec.horizon)
+    return layer | combined_steps(preset)
+
+
+def combined_steps(preset: str) -> Values:
+    if preset not in COMBINED_STEPS:
+        return {}
+    origin = "paper, hyper-parameter table" if preset == "paper" else "for one CPU core"
+    return sourced(origin, run__steps=COMBINED_STEPS[preset])
+
+
+def controller_discount(config: Config, source: SourceRun) -> Config:
+    """A choice lasts `hold` steps, which are discounted as such unless the user says otherwise."""
     how = config.adapt
+    assert isinstance(how, CombineSettings)
+    if how.skill_map == "identity" and source.config.run.space != "box":
+        raise InputError("skill_map is 'identity'; that is for box skills only; allowed: affine")
+    if how.hold == 1 or config.sources["agent.discount"] == "you":
+        return config
+    discount = agent_of(config).discount ** how.hold
+    return config.derive("agent.discount", discount, "gamma^hold: a choice lasts hold steps")
+
+
+def rule_hold(config: Config, source: SourceRun) -> int:
+    """Steps between the moments at which the rule may choose."""
+    how, horizon = config.adapt, source.spec.horizon
     assert isinstance(how, FinetuneSettings)
     if how.rule == "best-of-k":
-        share = agent_of(config).random_steps // how.tries
-        return min(max(1, share), HORIZON)  # an episode each, or an equal part of one
+        share = train_of(config).random_steps // how.tries
+        return min(max(1, share), horizon)  # an episode each, or an equal part of one
     if how.rule == "resample":
-        return agent_of(source.config).hold
-    return 50 if how.rule == "regress" else HORIZON
+        return train_of(source.config).hold
+    return 50 if how.rule == "regress" else horizon
 
 
-def check_rule(config: Config, source: Run) -> None:
+def check_rule(config: Config, source: SourceRun) -> None:
     how, method = config.adapt, METHODS[source.config.run.method]
     assert isinstance(how, FinetuneSettings)
-    if how.rule == "regress" and method.regress is Method.regress:
+    if how.rule == "regress" and method.regress_skill is Method.regress_skill:
         raise InputError(f"rule is 'regress', but {method.name} has no features for it")
-    hold, envs = hold_of(config, source), agent_of(config).envs
+    hold, envs, horizon = train_of(config).hold, train_of(config).envs, source.spec.horizon
     last = -(-how.regress_after // (hold * envs)) * hold * envs
     if how.rule == "regress" and last >= config.run.steps:
         raise InputError(
             f"regress_after is {how.regress_after}; it must be less than steps {config.run.steps}"
         )
     last = -(-how.tries // envs) * hold * envs
-    if how.rule == "best-of-k" and (HORIZON % hold or last >= config.run.steps):
+    if how.rule == "best-of-k" and (horizon % hold or last >= config.run.steps):
         raise InputError(
-            f"tries is {how.tries}; agent.random_steps / tries must be an episode of {HORIZON} "
+            f"tries is {how.tries}; train.random_steps / tries must be an episode of {horizon} "
             "steps or an even part of one, and all tries must fit into steps"
         )
-    if how.rule == "fixed" and method.usual_skill(source.space) is None:
+    if how.rule == "fixed" and method.default_skill(source.space) is None:
         raise InputError(
             f"rule is 'fixed', but {source.space.kind} skills have none that stands out; "
             "allowed: random, resample, best-of-k"
         )
 
 
-def resolve_combine(
-    source: Run, task: str, preset: str | None = None, **overrides: Any
-) -> tuple[Config, dict[str, str]]:
-    check_free("combine", overrides)
-    check_source(source, task)
-    preset = preset or source.config.run.preset
-    adapted = inherited(source) | sourced("one controller, no skills", agent__hold=HORIZON)
-    adapted |= sourced("the command", adapt__source=str(source.path))
-    if preset in COMBINED_STEPS:
-        origin = "paper, hyper-parameter table" if preset == "paper" else "for one CPU core"
-        adapted |= sourced(origin, run__steps=COMBINED_STEPS[preset])
-    words = ("task", task, preset)
-    config, _ = resolve(*words, stage="combine", adapted=adapted, **overrides)
-    how = config.adapt
-    assert isinstance(how, CombineSettings)
-    if how.skill_map == "identity" and source.config.run.space != "box":
-        raise InputError("skill_map is 'identity'; that is for box skills only; allowed: affine")
-    if how.hold > 1:
-        per_choice = agent_of(config).discount ** how.hold
-        adapted |= sourced("gamma^hold: a choice lasts hold steps", agent__discount=per_choice)
-    return resolve(*words, stage="combine", adapted=adapted, **overrides)
-
-
-# --- what a learner is made of --------------------------------------------------------------------
-
-
-def make_env(
-    config: Config, source: Run | None, num_envs: int, seed: int, discount: float | None = None
-) -> Env:
-    """discount: of the rewards within one choice of a controller; that of training if not given."""
-    env = env_spec(config.run.env).make(num_envs, seed)
-    if config.run.stage != "combine":
-        return env
-    how = config.adapt
-    assert isinstance(how, CombineSettings)
-    assert source is not None
-    if discount is None:
-        discount = float(agent_of(config).discount ** (1 / how.hold))
-    return SkillEnv(env, source.policy, source.space, how.hold, discount, how.skill_map == "affine")
-
-
-def make_rule(run: Run) -> Rule:
+def make_selector(
+    config: Config,
+    source: SourceRun | None,
+    space: SkillSpace,
+    env: Env,
+    seed: np.random.SeedSequence,
+) -> SkillSelector:
     """Who chooses the skill of an adaptation."""
-    how, space = run.config.adapt, run.space
+    how = config.adapt
     if not isinstance(how, FinetuneSettings):
         centre = space.centre()
         assert centre is not None
-        return Rule(centre)
-    source = run.source
+        return SkillSelector(centre)
+    assert source is not None
     method = METHODS[source.config.run.method]
     if how.rule == "best-of-k":
-        return BestOf(method.candidates(space, how.tries))
+        return BestOfK(method.candidates(space, how.tries))
     if how.rule == "regress":
-        return Regress(space, how.regress_after, source.load_method().regress)
+        regress = source.load_method(env).regress_skill
+        return RewardRegression(space, how.regress_after, regress)
     if how.rule == "fixed":
-        usual = method.usual_skill(space)
-        assert usual is not None
-        return Rule(usual)
-    drawn = space.sample(1, np.random.default_rng(run.seeds()[4]))[0]
-    return Resample(space, drawn) if how.rule == "resample" else Rule(drawn)
+        skill = method.default_skill(space)
+        assert skill is not None
+        return SkillSelector(skill)
+    drawn = space.sample(1, np.random.default_rng(seed))[0]
+    return ResampleSkill(space, drawn) if how.rule == "resample" else SkillSelector(drawn)

@@ -7,14 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from comsd.adaptation import resolve_combine, resolve_finetune, resolve_scratch
+from comsd.adaptation import FinetuneSettings
 from comsd.analysis import Analysis, analyse_robot
-from comsd.config import check_free, resolve
-from comsd.errors import InputError
-from comsd.evaluation import evaluator
-from comsd.loop import prepare, readable_failures, train
+from comsd.config import Config
+from comsd.envs.base import Env
+from comsd.errors import InputError, Interrupted, readable_failures
+from comsd.evaluation import make_evaluator
 from comsd.plots import draw_skills
-from comsd.run import Run
+from comsd.resolve import resolve, resolve_combine, resolve_finetune, resolve_scratch
+from comsd.runs import factory
+from comsd.runs.device import check_device
+from comsd.runs.run import Run
+from comsd.training.logger import Logger
+from comsd.training.progress import Progress
+from comsd.training.trainer import Trainer, TrainingLoop, graceful_stop, prepare
+
+Report = Callable[[str], None]
 
 
 def silent(message: str) -> None:
@@ -26,21 +34,19 @@ def pretrain(
     /,
     *,
     env: str,
-    run: Path | str,
+    run: Path | str | None = None,
     preset: str = "paper",
-    report: Callable[[str], None] = silent,
+    report: Report = silent,
     **settings: Any,
 ) -> Run:
-    """Discover skills without rewards; everything goes to the directory `run`.
+    """Discover skills without rewards; everything goes to the directory `run`, or below `runs`.
 
-    Settings: those of the run by name (`skills=10, seed=1, steps=100_000`), those of the method
-    and of the agent as dicts (`method={"alpha": 0.2}, agent={"lr": 1e-4}`).
+    Settings: those of the run by name (`skills=10, seed=1, steps=100_000`), those of the method,
+    of the agent and of its training as dicts (`method={"alpha": 0.2}, train={"batch_size": 256}`).
+    The agent: `agent="ppo"`, or `agent={"name": "ppo", "lr": 1e-4}` together with its settings.
     """
-    check_free("pretrain", settings)
-    config, sources = resolve(method, env, preset, **settings)
-    started = Run.create(run, config, sources)
-    train(started, report)
-    return started
+    config = resolve(method, env, preset, **settings)
+    return start(config, run, None, report)
 
 
 def finetune(
@@ -48,9 +54,9 @@ def finetune(
     /,
     *,
     task: str,
-    run: Path | str,
+    run: Path | str | None = None,
     preset: str | None = None,
-    report: Callable[[str], None] = silent,
+    report: Report = silent,
     **settings: Any,
 ) -> Run:
     """Go on learning with a task's reward from one skill of a pre-trained run (Algorithm 3).
@@ -59,13 +65,9 @@ def finetune(
     taken over: `adapt={"rule": "best-of-k", "critic_init": "none"}`.
     """
     if source is None:
-        started = Run.create(run, *resolve_scratch(task, preset or "paper", **settings))
-    else:
-        opened = opened_run(source)
-        resolved = resolve_finetune(opened, task, preset, **settings)
-        started = Run.create(run, *resolved, opened)
-    train(started, report)
-    return started
+        return start(resolve_scratch(task, preset or "paper", **settings), run, None, report)
+    opened = opened_run(source)
+    return start(resolve_finetune(opened, task, preset, **settings), run, opened, report)
 
 
 def combine(
@@ -73,9 +75,9 @@ def combine(
     /,
     *,
     task: str,
-    run: Path | str,
+    run: Path | str | None = None,
     preset: str | None = None,
-    report: Callable[[str], None] = silent,
+    report: Report = silent,
     **settings: Any,
 ) -> Run:
     """Learn which of a pre-trained run's skills to use when (Algorithm 2).
@@ -84,18 +86,14 @@ def combine(
     choice last.
     """
     opened = opened_run(source)
-    started = Run.create(run, *resolve_combine(opened, task, preset, **settings), opened)
-    train(started, report)
-    return started
+    return start(resolve_combine(opened, task, preset, **settings), run, opened, report)
 
 
 def opened_run(run: Run | Path | str) -> Run:
     return run if isinstance(run, Run) else Run(run)
 
 
-def resume(
-    run: Path | str, report: Callable[[str], None] = silent, *, steps: int | None = None
-) -> Run:
+def resume(run: Path | str, report: Report = silent, *, steps: int | None = None) -> Run:
     """Continue a run where its last checkpoint is, exactly as if it had never stopped.
 
     steps: train to this number of steps instead, a finished run too.
@@ -103,12 +101,65 @@ def resume(
     opened = Run(run)
     if steps is not None:
         opened.extend(steps)
-    train(opened, report)
+    prepare(opened.config.run)
+    check_device(opened.config.run)
+    with readable_failures(opened.path):
+        env = opened.make_training_env()
+        factory.check_possible(opened.config, env)
+        train(opened, env, report)
     return opened
 
 
+def start(config: Config, path: Path | str | None, source: Run | None, report: Report) -> Run:
+    """A new run from its first step; nothing is created if it could not train."""
+    s = config.run
+    prepare(s)
+    check_device(s)
+    env = factory.make_training_env(config, source)
+    factory.check_possible(config, env)
+    label = f"{s.method}-{s.skills}"
+    if s.stage != "pretrain":
+        label = f"{s.stage}-{source.path.resolve().name}" if source else s.stage
+    run = Run.create(path or Path("runs") / s.env / f"{label}-{s.seed}", config, source)
+    about = f"{s.method} on {s.env}, {run.space}" if run.pretrains else f"{label} on {s.env}"
+    about += f", {s.steps:,} steps, seed {s.seed}"
+    if isinstance(config.adapt, FinetuneSettings):
+        about += f", skill rule {config.adapt.rule}"
+    report(f"{about} -> {run.path}")
+    with readable_failures(run.path):
+        train(run, env, report)
+    return run
+
+
+def train(run: Run, env: Env, report: Report) -> None:
+    """Train to the configured number of steps, from wherever the run stands."""
+    settings = run.config.run
+    with run.locked(), graceful_stop() as stop:
+        trainer = run.trainer(env)
+        state, notes = run.restore(trainer)
+        for note in notes:
+            report(note)
+        evaluator = make_evaluator(run)
+        shown = trainer.method.progress_metrics | evaluator.progress_metrics
+        progress = Progress(settings.steps, trainer.steps, shown, report)
+        board = run.path / "tensorboard" if settings.tensorboard else None
+
+        def evaluate(trainer: Trainer, stopped: Callable[[], bool]) -> dict[str, float] | None:
+            skill = trainer.selected_skill
+            return evaluator.evaluate_during_training(
+                trainer.policy, trainer.method, skill, stopped
+            )
+
+        with Logger(run.metrics, run.evaluations, progress, board, trainer.steps) as logger:
+            loop = TrainingLoop(trainer, settings, logger, evaluate, run.save, stop, state)
+            loop.run(evaluate_first=evaluator.at_start)
+        if stop.signal is not None and loop.unfinished:
+            at = f"stopped at step {trainer.steps:,}" + (" and saved" if trainer.steps else "")
+            raise Interrupted(f"{at}; `comsd resume {run.path}` continues", stop.signal)
+
+
 def load(run: Path | str) -> Run:
-    """Open a run to use its policy: `load(path).policy.act(obs, skill)`."""
+    """Open a run to use its policy."""
     return Run(run)
 
 
@@ -128,11 +179,12 @@ def evaluate(
 ) -> Evaluation:
     """Roll out every skill, measure and draw. `greedy` takes mean actions."""
     opened = opened_run(run)
-    prepare(opened)
-    look = evaluator(opened)
-    with readable_failures(opened):
-        metrics = look.measure(opened.policy, greedy=greedy, random_start=random_start)
-        random, picture = look.measure(None, random_start=random_start), draw_skills(opened, look)
+    prepare(opened.config.run)
+    evaluator = make_evaluator(opened)
+    with readable_failures(opened.path):
+        metrics = evaluator.evaluate(opened.policy, greedy=greedy, random_start=random_start)
+        random = evaluator.evaluate(None, random_start=random_start)
+        picture = draw_skills(opened, evaluator)
     return Evaluation(metrics, random, picture, opened.used_step, opened.config.run.steps)
 
 
@@ -142,7 +194,7 @@ def analyse(
     sweep: str = "constant",
     video: bool = False,
     out: Path | str | None = None,
-    report: Callable[[str], None] = silent,
+    report: Report = silent,
 ) -> Analysis:
     """Measure and draw a robot's skills one by one; everything goes to `out`, or RUN/analysis.
 
@@ -154,7 +206,7 @@ def analyse(
             f"analyse is for the skills of robots and {opened.path} is a run on "
             f"{opened.spec.name}: `comsd evaluate {opened.path}` measures and draws it"
         )
-    prepare(opened)
+    prepare(opened.config.run)
     folder = opened.path / "analysis" if out is None else Path(out)
-    with readable_failures(opened):
+    with readable_failures(opened.path):
         return analyse_robot(opened, folder, sweep, video, report)

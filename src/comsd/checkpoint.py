@@ -6,7 +6,7 @@ goes to `state.json` together with the checksum of every file. A checkpoint is w
 place, flushed to disk and then renamed; the one before it is deleted only after that.
 
 What never changes once it is written, such as the rows of a replay, is a `Chunk`: a file of its
-own under `pieces/` that later checkpoints refer to instead of writing it again.
+own under `chunks/` that later checkpoints refer to instead of writing it again.
 """
 
 from __future__ import annotations
@@ -27,10 +27,14 @@ from torch import Tensor
 
 from comsd.errors import InputError, RunError
 
-FORMAT = 2
+FORMAT = 3
+READ_BY = {
+    1: "comsd 0.1.0 at commit 4f40b97",
+    2: "comsd 0.1.0 at commit 94b6ac0",
+}  # older formats and who reads them
 KEEP = 2
 MANIFEST = "state.json"
-PIECES = "pieces"
+CHUNKS = "chunks"
 BEFORE = "-before"  # the name of a checkpoint while the same step is saved again ends in this
 
 
@@ -40,7 +44,7 @@ class Chunk:
     def __init__(
         self,
         name: str,
-        span: Any,
+        span: Any,  # a JSON value that says what it holds
         tensors: dict[str, Tensor] | None,
         checksum: str | None = None,
     ) -> None:
@@ -65,21 +69,21 @@ class Chunk:
         aside = folder / f".tmp-{self.name}"
         write_file(aside, content)
         aside.rename(self.file(folder))
-        self.checksum = hashlib.sha256(content).hexdigest()
+        self.checksum = checksum(content)
         self.drop()
 
     def read(self, folder: Path) -> None:
-        content = checked(self.file(folder), self.checksum)
+        content = read_checked(self.file(folder), self.checksum)
         self.tensors = {path.rpartition("/")[2]: t for path, t in decode(content).items()}
 
     def file(self, folder: Path) -> Path:
         return folder / f"{self.name}.safetensors"
 
 
-def checked(file: Path, checksum: str | None) -> bytes:
+def read_checked(file: Path, expected: str | None) -> bytes:
     """The content of a file, if it is what was written."""
     content = file.read_bytes()
-    if hashlib.sha256(content).hexdigest() != checksum:
+    if checksum(content) != expected:
         raise RunError(f"{file} is damaged: its checksum does not match")
     return content
 
@@ -87,8 +91,10 @@ def checked(file: Path, checksum: str | None) -> bytes:
 def pack(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     """The tree with tensors and arrays replaced by references to `tensors`."""
     if isinstance(tree, dict):
-        return {str(key): pack(value, f"{path}/{key}", tensors) for key, value in tree.items()}
-    if isinstance(tree, list):
+        packed = {str(key): pack(value, f"{path}/{key}", tensors) for key, value in tree.items()}
+        numbered = bool(tree) and all(isinstance(key, int) for key in tree)
+        return {"$numbered": packed} if numbered else packed  # the state of torch's optimisers
+    if isinstance(tree, (list, tuple)):
         return [pack(value, f"{path}/{i}", tensors) for i, value in enumerate(tree)]
     if isinstance(tree, (Tensor, np.ndarray)):
         kind = "tensor" if isinstance(tree, Tensor) else "array"
@@ -98,32 +104,33 @@ def pack(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         tensors[path] = tensor
         return {"$" + kind: path}
     if isinstance(tree, Chunk):
-        return {"$piece": tree.name, "span": list(tree.span), "checksum": tree.checksum}
+        return {"$chunk": tree.name, "span": tree.span, "checksum": tree.checksum}
     return tree
 
 
-def pieces_of(tree: Any) -> list[Chunk]:
-    """All pieces in a state."""
+def chunks_of(tree: Any) -> list[Chunk]:
+    """All chunks in a state."""
     if isinstance(tree, Chunk):
         return [tree]
     parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else []
-    return [piece for part in parts for piece in pieces_of(part)]
+    return [chunk for part in parts for chunk in chunks_of(part)]
 
 
 def names_of(tree: Any) -> set[str]:
-    """The names of all pieces in a packed state."""
+    """The names of all chunks in a packed state."""
     if isinstance(tree, dict):
-        own = {tree["$piece"]} if "$piece" in tree else set[str]()
+        own = {tree["$chunk"]} if "$chunk" in tree else set[str]()
         return own.union(*map(names_of, tree.values()))
     return set[str]().union(*map(names_of, tree)) if isinstance(tree, list) else set()
 
 
 def unpack(tree: Any, tensors: dict[str, Tensor]) -> Any:
-    """The inverse of `pack`; the content of pieces is still to be read."""
+    """The inverse of `pack`; the content of chunks is still to be read."""
     if isinstance(tree, dict):
-        if "$piece" in tree:
-            first, last = tree["span"]
-            return Chunk(tree["$piece"], (first, last), None, tree["checksum"])
+        if "$chunk" in tree:
+            return Chunk(tree["$chunk"], tree["span"], None, tree["checksum"])
+        if "$numbered" in tree:
+            return {int(key): unpack(value, tensors) for key, value in tree["$numbered"].items()}
         if "$tensor" in tree:
             return tensors[tree["$tensor"]]
         if "$array" in tree:
@@ -134,9 +141,12 @@ def unpack(tree: Any, tensors: dict[str, Tensor]) -> Any:
     return tree
 
 
-def seal(manifest: dict[str, Any]) -> str:
-    """Checksum of the manifest's own content."""
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+def checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def manifest_checksum(manifest: dict[str, Any]) -> str:
+    return checksum(json.dumps(manifest, sort_keys=True).encode())
 
 
 def flush(path: Path) -> None:
@@ -169,7 +179,7 @@ def write_json(path: Path, value: Any) -> None:
     replace_file(path, (json.dumps(value, indent=1) + "\n").encode())
 
 
-def mend(folder: Path) -> None:
+def recover(folder: Path) -> None:
     """Put back what a save of the same step again had moved away when its process died.
 
     For the one process that writes here.
@@ -183,16 +193,16 @@ def mend(folder: Path) -> None:
 def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
     """Write `folder/<step>` and drop all but the newest two."""
     folder.mkdir(exist_ok=True)
-    mend(folder)
+    recover(folder)
     for leftover in folder.glob(".tmp-*"):
         shutil.rmtree(leftover)
     place, aside = folder / f"{step:012d}", folder / f".tmp-{step}"
     aside.mkdir()
     try:
-        for piece in pieces_of(state):
-            piece.write(folder / PIECES)
-        if (folder / PIECES).is_dir():
-            flush(folder / PIECES)
+        for chunk in chunks_of(state):
+            chunk.write(folder / CHUNKS)
+        if (folder / CHUNKS).is_dir():
+            flush(folder / CHUNKS)
         tree, files = {}, {}
         for branch, value in state.items():
             tensors: dict[str, Tensor] = {}
@@ -200,21 +210,21 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
             name = f"{branch}.safetensors"
             content = encode(tensors)
             write_file(aside / name, content)
-            files[name] = hashlib.sha256(content).hexdigest()
+            files[name] = checksum(content)
         manifest = {"format": FORMAT, "step": step, "files": files, "state": tree}
-        write_json(aside / MANIFEST, {**manifest, "seal": seal(manifest)})
+        write_json(aside / MANIFEST, {**manifest, "checksum": manifest_checksum(manifest)})
         before = folder / f".tmp-{place.name}{BEFORE}"
         if place.exists():  # the same step again
             place.rename(before)
         aside.rename(place)
         flush(folder)
-        shutil.rmtree(before, ignore_errors=True)  # `mend` is only for a death in between
+        shutil.rmtree(before, ignore_errors=True)  # `recover` is only for a death in between
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
     for old in sorted(found(folder))[:-KEEP]:
         shutil.rmtree(old, ignore_errors=True)
-    drop_pieces(folder)
+    drop_chunks(folder)
     return place
 
 
@@ -233,16 +243,16 @@ def plain_state(place: Path, branch: str) -> dict[str, Any] | None:
         return None
 
 
-def drop_pieces(folder: Path) -> None:
-    """Delete the pieces that no checkpoint refers to."""
-    if not (folder / PIECES).is_dir():
+def drop_chunks(folder: Path) -> None:
+    """Delete the chunks that no checkpoint refers to."""
+    if not (folder / CHUNKS).is_dir():
         return
     try:
         manifests = [json.loads((place / MANIFEST).read_text()) for place in found(folder)]
     except (OSError, ValueError):  # a damaged manifest may refer to any of them
         return
     used = names_of([manifest.get("state") for manifest in manifests])
-    for file in (folder / PIECES).iterdir():
+    for file in (folder / CHUNKS).iterdir():
         if file.name.removesuffix(".safetensors") not in used:
             file.unlink(missing_ok=True)
 
@@ -258,23 +268,23 @@ def read(place: Path, branches: list[str] | None = None) -> dict[str, Any]:
     try:
         manifest = json.loads((place / MANIFEST).read_text())
         if manifest["format"] != FORMAT:
+            other = READ_BY.get(manifest["format"], "another version")
             raise InputError(
-                f"{place} was written by another version: format {manifest['format']}, "
-                f"this one reads format {FORMAT}"
+                f"{place} is for {other}: format {manifest['format']}, this one reads {FORMAT}"
             )
-        if manifest.pop("seal") != seal(manifest):
+        if manifest.pop("checksum") != manifest_checksum(manifest):
             raise RunError(f"{place / MANIFEST} is damaged: its checksum does not match")
         state = {}
         for branch in manifest["state"] if branches is None else branches:
             if not branch.isidentifier():
                 raise RunError(f"{place / MANIFEST} names a file that is none of its own")
             file = place / f"{branch}.safetensors"
-            content = checked(file, manifest["files"][file.name])
+            content = read_checked(file, manifest["files"][file.name])
             state[branch] = unpack(manifest["state"][branch], decode(content))
-        for piece in pieces_of(state):
-            if Path(piece.name).name != piece.name:
+        for chunk in chunks_of(state):
+            if Path(chunk.name).name != chunk.name:
                 raise RunError(f"{place / MANIFEST} names a file that is none of its own")
-            piece.read(place.parent / PIECES)
+            chunk.read(place.parent / CHUNKS)
         return state
     except OSError as error:
         raise RunError(f"{error.filename} cannot be read: {error.strerror}") from None

@@ -1,9 +1,6 @@
 """Settings: frozen dataclasses whose every field carries its meaning, its range and its source.
 
-A value comes from, later wins: the field's default · the environment's values · the method's
-values for this kind of environment · the preset · what an adaptation takes from the run it starts
-from · an explicit flag. `resolve` puts them together
-and remembers where each came from, which is what `comsd config` prints.
+`comsd.resolve` puts the values of a run together.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_type_hints
 
 import numpy as np
 
-from comsd.errors import InputError, UnknownMethodError
+from comsd.errors import InputError
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Settings")
@@ -111,9 +108,13 @@ class RunSettings(Settings):
         "one-hot", "kind of skill space", "paper"
     )
     skills: int = setting(10, "number of skills, or of dimensions of the skill", "paper", low=0)
+    agent: str = setting("ddpg", "the agent: ddpg or ppo", "default")
     seed: int = setting(0, "seed of all randomness", "default", low=0)
     steps: int = setting(6_250_000, "environment steps in all", "paper", low=1)
     device: str = setting("cpu", "torch device", "this library")
+    precision: Literal["float32", "bf16"] = setting(
+        "float32", "of the networks' matrix products; bf16 where the processor has it", "ours"
+    )
     threads: int = setting(
         1, "CPU threads of this run", "several runs share a machine", low=1, high=1024
     )
@@ -137,16 +138,7 @@ class RunSettings(Settings):
             raise InputError(f"skills is {self.skills}; it must be 0 in the space 'none'")
 
 
-GROUPS = ("run", "method", "agent", "adapt")  # of settings
-NAMED = {"run.stage", "run.method"}
-ADAPTED = NAMED | {"run.env", "run.space", "run.skills", "adapt.source", "agent.hold"}
-ADAPTED |= {"agent.representation_steps"}  # there is no representation
-FIXED: dict[str, set[str]] = {  # what cannot be chosen in a stage, since it follows from others
-    "pretrain": NAMED,
-    "finetune": ADAPTED | {"agent.hidden"},
-    "combine": ADAPTED,
-    "scratch": ADAPTED,
-}
+GROUPS = ("run", "method", "agent", "train", "adapt")
 
 
 @dataclass(frozen=True)
@@ -156,16 +148,25 @@ class Config:
     run: RunSettings
     method: Settings
     agent: Settings
+    train: Settings  # how experience is gathered and used, apart from the agent
     adapt: Settings  # how the skills of another run are used; empty in pre-training
+    sources: dict[str, str] = field(default_factory=dict, compare=False)  # by dotted name
 
     def to_json(self) -> dict[str, dict[str, Any]]:
-        return dataclasses.asdict(self)
+        return {group: dataclasses.asdict(getattr(self, group)) for group in GROUPS}
 
     @property
     def groups(self) -> list[str]:
         """The groups that mean something in this stage."""
         own = "method" if self.run.stage == "pretrain" else "adapt"
-        return ["run", own, "agent"]
+        return ["run", own, "agent", "train"]
+
+    def derive(self, name: str, value: object, source: str) -> Config:
+        """A copy in which a setting has a value that follows from others."""
+        group, _, field_name = name.partition(".")
+        settings = replace(getattr(self, group), group, {field_name: value})
+        sources = self.sources | {name: source}
+        return dataclasses.replace(self, **{group: settings, "sources": sources})
 
 
 def choose(field_name: str, value: str, allowed: Mapping[str, T]) -> T:
@@ -188,99 +189,3 @@ def replace(settings: S, group: str, values: Mapping[str, Any]) -> S:
     except InputError as error:
         prefix = "" if group == "run" else f"{group}."
         raise InputError(f"{prefix}{error}") from None
-
-
-def resolve(
-    method: str,
-    env: str,
-    preset: str = "paper",
-    /,
-    stage: Stage = "pretrain",
-    adapted: Mapping[str, Setting] | None = None,
-    **overrides: Any,
-) -> tuple[Config, dict[str, str]]:
-    """The config of a run and the source of each value, both by dotted name.
-
-    Overrides: run settings by name (`seed=1`), groups as dicts (`method={"alpha": 0.2}`).
-    """
-    from comsd.adaptation import STAGES
-    from comsd.agents import AGENTS
-    from comsd.envs import ENVS, TASKS, env_spec
-    from comsd.methods import METHODS
-    from comsd.methods.task import TaskReward
-
-    pretraining = stage == "pretrain"
-    method_class = choose("method", method, METHODS) if pretraining else TaskReward
-    spec = env_spec(env)
-    if pretraining and env in TASKS:
-        raise InputError(
-            f"env is {env!r}, a task; skills are discovered without one; allowed: {', '.join(ENVS)}"
-        )
-    preset_values = choose("preset", preset, spec.presets)
-
-    layers: dict[str, Setting] = dict(spec.values)
-    for group in spec.families:
-        tuned = method_class.config_class.tuned.get(group, {})
-        layers |= {k if "." in k else f"method.{k}": value for k, value in tuned.items()}
-    layers |= preset_values
-    layers |= adapted or {}
-    layers["run.stage"] = Setting(stage, "the command")
-    for name, value in (("method", method), ("env", env), ("preset", preset)):
-        usual = getattr(RunSettings, name)
-        layers[f"run.{name}"] = Setting(value, "default" if value == usual else "you")
-    for key, value in overrides.items():
-        grouped = key in ("method", "agent", "adapt") or isinstance(value, Mapping)
-        if grouped and not isinstance(value, Mapping):
-            raise InputError(f"{key} settings are {value!r}; they must be a dict")
-        group, name = (value, key) if grouped else ({key: value}, "run")
-        choose("group of settings", name, dict.fromkeys(GROUPS))
-        layers |= {f"{name}.{k}": Setting(v, "you") for k, v in group.items()}
-
-    groups: dict[str, Any] = {
-        "run": RunSettings(),
-        "method": method_class.config_class(),
-        "agent": AGENTS[spec.agent].config_class(),
-        "adapt": STAGES[stage](),
-    }
-    sources = {
-        f"{group}.{f.name}": f.metadata["source"]
-        for group, settings in groups.items()
-        for f in dataclasses.fields(settings)
-    }
-    for group, settings in groups.items():
-        prefix = f"{group}."
-        values = {k.removeprefix(prefix): s for k, s in layers.items() if k.startswith(prefix)}
-        groups[group] = replace(settings, group, {k: s.value for k, s in values.items()})
-        sources |= {prefix + k: s.source for k, s in values.items()}
-    config = Config(**groups)
-    allowed = [space.kind for space in method_class.spaces]
-    if config.run.space not in allowed:
-        raise InputError(
-            f"space is {config.run.space!r}; allowed for {method}: {', '.join(allowed)}"
-        )
-    groups["method"].check_space(config.run.space)
-    return config, sources
-
-
-def check_free(stage: Stage, overrides: Mapping[str, Any]) -> None:
-    """Raise InputError where one of the overrides of `resolve` is no matter of choice."""
-    for key, value in overrides.items():
-        within = value if isinstance(value, Mapping) else {}
-        names = [f"{key}.{k}" for k in within] if key in GROUPS else [f"run.{key}"]
-        for name in FIXED[stage].intersection(names):
-            what = name.removeprefix("run.")
-            raise InputError(f"{what} cannot be chosen: {stage} says what it is")
-
-
-def from_json(data: Mapping[str, Mapping[str, Any]]) -> Config:
-    """The config that `to_json` wrote."""
-    from comsd.methods import METHODS
-
-    run = data["run"]
-    groups = {k: dict(v) for k, v in data.items()}
-    stage = run.get("stage", "pretrain")
-    if stage == "pretrain" and run["method"] not in METHODS:
-        file = "give its file with --method-file"
-        raise UnknownMethodError(f"method is {run['method']!r}, which is not built in: {file}")
-    config, _ = resolve(run["method"], run["env"], run["preset"], stage=stage, **groups)
-    return config

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from comsd import gl
+from comsd.agents.base import check_compiler
 from comsd.analysis.video import has_ffmpeg
-from comsd.compiling import check_compiler
-from comsd.envs import ENVS
 from comsd.errors import InputError
-from comsd.run import provenance
+from comsd.registry import ENVS
+from comsd.runs.provenance import provenance
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def extra(name: str, works: bool, use: str) -> Finding:
 def compiler() -> Finding:
     what = "C++ compiler, for --agent.compile"
     try:
-        check_compiler(torch.device("cpu"))
+        check_compiler("cpu")
     except InputError:
         advice = "Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++"
         return Finding(what, False, "not found", advice)

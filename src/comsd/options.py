@@ -1,173 +1,185 @@
-"""Options of the command line: every setting is one, with its meaning and its source."""
+"""From argv to overrides: every setting is an option."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
-import tyro
-
-from comsd.config import FIXED, Config, Settings, choose
+from comsd.config import Config, Settings, Stage, choose
 from comsd.errors import InputError
+from comsd.resolve import FIXED
 
-Arg = tyro.conf.arg
 MANY = 12  # options that no message lists
-Resolver = Callable[..., tuple[Config, dict[str, str]]]  # explicit settings -> config, sources
+PREFIXED = ("method", "agent", "train")  # groups whose options begin with their name
 
 
-def shown(config: Config) -> Iterator[tuple[str, str, Settings, dataclasses.Field[Any]]]:
-    """Every setting that can be chosen: its group, its name as an option, where it is."""
-    for group in config.groups:
-        settings = getattr(config, group)
-        prefix = f"{group}." if group in ("method", "agent") else ""
-        for f in dataclasses.fields(settings):
-            if f"{group}.{f.name}" not in FIXED[config.run.stage]:
-                yield group, prefix + f.name, settings, f
+@dataclass(frozen=True)
+class Option:
+    name: str  # such as --method.alpha
+    type: Any  # of its value: int, float, str, Path or a Literal; bool: a switch
+    help: str
+    default: Any = None
+    several: bool = False  # takes any number of values
+    setting: str = ""  # the setting it stands for, by dotted name
+
+    @property
+    def off(self) -> str | None:
+        """The switch that turns a setting off."""
+        group, dot, last = self.name.removeprefix("--").rpartition(".")
+        return f"--{group}{dot}no-{last}" if self.type is bool and self.setting else None
 
 
-def as_options(group: str, config: Config, sources: dict[str, str]) -> type[Any]:
-    """A twin of a settings class that shows tyro the meaning and the source of each value."""
-    fields: list[tuple[str, Any, Any]] = []
-    for owner, _, settings, f in shown(config):
-        if owner == group:
-            note = f"{f.metadata['help']} [{sources[f'{group}.{f.name}']}]"
-            hint = get_type_hints(type(settings))[f.name]
-            fields.append((f.name, Annotated[hint, Arg(help=note)], getattr(settings, f.name)))
-    return dataclasses.make_dataclass(group, fields, frozen=True)
+def choosable(
+    classes: Mapping[str, type[Settings]], stage: Stage
+) -> Iterator[tuple[str, str, dataclasses.Field[Any]]]:
+    """Every setting that the user can choose: its dotted name, its name as an option, the field."""
+    groups = ["run", "method" if stage == "pretrain" else "adapt", "agent", "train"]
+    for group in groups:
+        for f in dataclasses.fields(classes[group]):
+            name = f"{group}.{f.name}"
+            if name not in FIXED[stage]:
+                yield name, name if group in PREFIXED else f.name, f
 
 
-def option_types(config: Config) -> dict[str, Any]:
-    """Every option of a config with the type of its value; None for switches."""
-    types: dict[str, Any] = {"--run": Path}
-    for _, name, settings, f in shown(config):
-        hint = get_type_hints(type(settings))[f.name]
-        group, dot, last = name.replace("_", "-").rpartition(".")
-        if hint is bool:
-            types |= {f"--{group}{dot}{last}": None, f"--{group}{dot}no-{last}": None}
-        else:
-            types[f"--{group}{dot}{last}"] = hint
-    return types
+def setting_options(
+    classes: Mapping[str, type[Settings]], stage: Stage, config: Config | None = None
+) -> list[Option]:
+    """The options of a run; a config shows its values and their sources in the help."""
+    options = [Option("--run", Path, "directory of the run", "runs/...")]
+    for name, option, f in choosable(classes, stage):
+        group = name.partition(".")[0]
+        text, default = f.metadata["help"], None
+        if config is not None:
+            text += f" [{config.sources[name]}]"
+            default = getattr(getattr(config, group), f.name)
+        kind = get_type_hints(classes[group])[f.name]
+        flag = f"--{option.replace('_', '-')}"
+        options.append(Option(flag, kind, text, default, setting=name))
+    return options
 
 
-def check_words(
-    words: list[str],
-    types: dict[str, Any],
-    places: Sequence[str] = (),
-    several: Sequence[str] = (),
-) -> None:
-    """Say in one sentence which option or value is wrong, before tyro says it in a box.
+def switches(options: Sequence[Option]) -> dict[str, tuple[Option, bool]]:
+    """Every name by which an option can be given, and the value it gives a switch."""
+    on = {option.name: (option, True) for option in options}
+    return on | {option.off: (option, False) for option in options if option.off}
 
-    places: what stands without an option; several: options that take any number of values.
+
+def parse(
+    argv: Sequence[str], options: Sequence[Option], positional: Sequence[str] = ()
+) -> tuple[list[str], dict[str, Any]]:
+    """The positional arguments, and the values of the options that are given, by option.
+
+    Raises InputError, one sentence about the first option or value that is wrong.
     """
-    missing, rest, given = list(places), list(words), list[str]()
-    if "-h" in words or "--help" in words:
-        return
+    current = switches(options)
+    old = {name.replace("--train.", "--agent."): option for name, option in current.items()}
+    known = old | current  # `--agent.batch-size` still stands for `--train.batch-size`
+    rest, places, last = list(argv), list[str](), ""
+    given: dict[str, Any] = {}
     while rest:
-        option, equals, value = rest.pop(0).partition("=")
-        if missing and not option.startswith("-"):
-            missing.pop(0)
+        argument = rest.pop(0)
+        if len(places) < len(positional) and not argument.startswith("-"):
+            places.append(argument)
             continue
-        option = option.replace("_", "-")
-        check_option(option, types, given[-1] if given else "")
-        if option in given:
-            raise InputError(f"{option} is given twice")
-        given.append(option)
-        expected = types[option]
-        if expected is None:
+        name, equals, value = argument.partition("=")
+        name = name.replace("_", "-")
+        if name not in known:
+            raise unknown(name, current, last)
+        (option, switched), last = known[name], name
+        if option.name in given:
+            raise InputError(f"{name} is given twice")
+        if option.type is bool:
             if equals:
-                raise InputError(f"{option} is a switch and takes no value like {value!r}")
+                raise InputError(f"{name} is a switch and takes no value like {value!r}")
+            given[option.name] = switched
             continue
         if not equals:
             if not rest:
-                raise InputError(f"{option} needs a value")
+                raise InputError(f"{name} needs a value")
             value = rest.pop(0)
-        while option in several and rest and not rest[0].startswith("-"):
-            rest.pop(0)
-        if choices := get_args(expected):
-            choose(option, value, dict.fromkeys(choices))
-        elif expected in (int, float):
-            try:
-                expected(value)
-            except ValueError:
-                kind = "a whole number" if expected is int else "a number"
-                raise InputError(f"{option} is {value!r}; it must be {kind}") from None
-    if missing:
-        raise InputError(f"{missing[0]} is missing")
+        given[option.name] = converted(name, value, option.type)
+        if option.several:
+            given[option.name] = [value]
+            while rest and not rest[0].startswith("-"):
+                given[option.name].append(rest.pop(0))
+    if len(places) < len(positional):
+        raise InputError(f"{positional[len(places)]} is missing")
+    return places, given
 
 
-def check_option(option: str, types: dict[str, Any], before: str) -> None:
-    if option in types:
-        return
-    if not option.startswith("-") and before and types[before] is None:
-        group, dot, last = before.removeprefix("--").rpartition(".")
-        off = f"--{group}{dot}no-{last}"
-        hint = f"; {off} turns it off" if off in types else ""
-        raise InputError(f"{before} is a switch and takes no value like {option!r}{hint}")
-    if not option.startswith("-"):
-        raise InputError(f"{option!r} is one word too many: options begin with --")
-    near = [name for name in types if name.endswith(f".{option.removeprefix('--')}")]
-    near += difflib.get_close_matches(option, types, 1, cutoff=0.75)
+def converted(name: str, value: str, kind: Any) -> Any:
+    if choices := get_args(kind):
+        choose(name, value, dict.fromkeys(choices))
+        return value
+    try:
+        return kind(value)
+    except ValueError:
+        number = "a whole number" if kind is int else "a number"
+        raise InputError(f"{name} is {value!r}; it must be {number}") from None
+
+
+def unknown(name: str, known: Mapping[str, tuple[Option, bool]], last: str) -> InputError:
+    """What to say of an argument that is no option; last: the option before it."""
+    if not name.startswith("-"):
+        option = known[last][0] if last in known else None
+        if option is not None and option.type is bool:
+            hint = f"; {option.off} turns it off" if option.off else ""
+            return InputError(f"{last} is a switch and takes no value like {name!r}{hint}")
+        return InputError(f"{name!r} is one word too many: options begin with --")
+    near = [other for other in known if other.endswith(f".{name.removeprefix('--')}")]
+    near += difflib.get_close_matches(name, known, 1, cutoff=0.75)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    listing = ", ".join(types) or "none"
-    allowed = "--help lists all" if len(types) > MANY else f"allowed: {listing}"
-    raise InputError(f"there is no option {option!r}{hint}; {allowed}")
+    listing = ", ".join(known) or "none"
+    allowed = "--help lists all" if len(known) > MANY else f"allowed: {listing}"
+    return InputError(f"there is no option {name!r}{hint}; {allowed}")
 
 
-def options_of(
-    prog: str, words: list[str], resolver: Resolver, about: str = ""
-) -> tuple[Config, dict[str, str], Path | None]:
-    """The config that the words ask for, and the directory if they name one."""
-    base, sources = resolver()
-    check_words(words, option_types(base))
-    twins = {group: as_options(group, base, sources) for group in base.groups}
-    place = Annotated[Path | None, Arg(help="directory of the run [runs/...]")]
-    flat = [group for group in twins if group in ("run", "adapt")]  # without a prefix
-    fields = [
-        (f"{g}_settings" if g in flat else g, Annotated[t, Arg(name="" if g in flat else g)], t())
-        for g, t in twins.items()
-    ]
-    options = dataclasses.make_dataclass("options", [*fields, ("run", place, None)])
-    parsed = tyro.cli(options, prog=prog, args=words, description=about)
-    given: dict[str, dict[str, Any]] = {group: {} for group in twins}
-    for group, option, _, f in shown(base):
-        if mentioned(words, option):
-            values = getattr(parsed, f"{group}_settings" if group in flat else group)
-            given[group][f.name] = getattr(values, f.name)
-    return *resolver(**given), parsed.run
+def overrides_of(options: Sequence[Option], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What `comsd.pretrain` and the other verbs take: run settings by name, groups as dicts."""
+    overrides: dict[str, Any] = {}
+    for option in options:
+        group, _, name = option.setting.partition(".")
+        if option.name not in given or not option.setting:
+            continue
+        if option.setting == "run.agent":
+            overrides.setdefault("agent", {})["name"] = given[option.name]
+        elif group == "run":
+            overrides[name] = given[option.name]
+        else:
+            overrides.setdefault(group, {})[name] = given[option.name]
+    return overrides
 
 
-def mentioned(words: list[str], option: str) -> bool:
-    """Is the option, or its negation, among the words?"""
-    group, dot, last = option.replace("_", "-").rpartition(".")
-    names = {f"--{group}{dot}{last}", f"--{group}{dot}no-{last}"}
-    return any(word.partition("=")[0].replace("_", "-") in names for word in words)
+def wants_help(argv: Sequence[str]) -> bool:
+    return "-h" in argv or "--help" in argv
 
 
-def peek(words: list[str], option: str) -> str | None:
-    """The value of an option whose choice decides about the others."""
-    if sum(word.partition("=")[0] == option for word in words) > 1:
+def peek_option(argv: Sequence[str], option: str) -> str | None:
+    """The value of an option on which the other options depend."""
+    if sum(argument.partition("=")[0] == option for argument in argv) > 1:
         raise InputError(f"{option} is given twice")
-    return first(words, option)
+    return _first(argv, option)
 
 
-def first(words: list[str], option: str) -> str | None:
-    for i, word in enumerate(words):
-        if word == option and i + 1 < len(words):
-            return words[i + 1]
-        if word.startswith(f"{option}="):
-            return word.split("=", 1)[1]
+def _first(argv: Sequence[str], option: str) -> str | None:
+    for i, argument in enumerate(argv):
+        if argument == option and i + 1 < len(argv):
+            return argv[i + 1]
+        if argument.startswith(f"{option}="):
+            return argument.split("=", 1)[1]
     return None
 
 
-def taken(words: list[str], option: str) -> tuple[str | None, list[str]]:
-    """The value of an option, and the words without it."""
-    value = first(words, option)
+def pop_option(argv: list[str], option: str) -> tuple[str | None, list[str]]:
+    """The value of an option, and argv without it."""
+    value = _first(argv, option)
     if value is None:
-        if option in words:
+        if option in argv:
             raise InputError(f"{option} needs a value")
-        return None, words
-    at = next(i for i, w in enumerate(words) if w == option or w.startswith(f"{option}="))
-    return value, words[:at] + words[at + (2 if words[at] == option else 1) :]
+        return None, argv
+    at = next(i for i, a in enumerate(argv) if a == option or a.startswith(f"{option}="))
+    return value, argv[:at] + argv[at + (2 if argv[at] == option else 1) :]

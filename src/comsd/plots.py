@@ -1,25 +1,25 @@
-"""Pictures of runs."""
+"""Figures of runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from comsd.evaluation import Evaluator
-from comsd.run import Run
+from comsd.runs import Run
 
 
-def draw_skills(run: Run, look: Evaluator) -> Path:
-    """Draw what each skill of a run does; returns the path of the picture."""
-    from matplotlib.figure import Figure  # only who draws waits for it
+def draw_skills(run: Run, evaluator: Evaluator) -> Path:
+    """The skills of a run, or its learning curve, as a PNG file in its directory."""
+    from matplotlib.figure import Figure  # slow to import
 
     settings = run.config.run
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot()
-    look.draw(axes, run.policy)
-    about = f"{settings.method}, {settings.skills} skills"
+    evaluator.draw(axes, run.policy)
+    title = f"{settings.method}, {settings.skills} skills"
     if not run.pretrains:
-        about = f"{settings.stage} on {settings.env}"
-    axes.set_title(f"{about}, seed {settings.seed}", fontsize=10)
+        title = f"{settings.stage} on {settings.env}"
+    axes.set_title(f"{title}, seed {settings.seed}", fontsize=10)
     path = run.path / ("skills.png" if run.pretrains else "curve.png")
     figure.savefig(path, dpi=130)
     return path

@@ -19,10 +19,9 @@ from torch import Tensor
 
 from comsd.checkpoint import Chunk
 from comsd.errors import RunError
-from comsd.types import Batch, ObsSpec
+from comsd.types import Batch, Mask, ObsSpec
 
 Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 COLUMNS = ("obs", "action", "reward", "terminated", "segment", "episode")
 

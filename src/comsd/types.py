@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
+
+Array = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+PolicyFn = Callable[[Array], Array]  # observations of all environments (N, ...) -> actions (N, A)
 
 Metrics = dict[str, Tensor]
 """Figures by `group/name`, left on their device; the logger takes the mean."""

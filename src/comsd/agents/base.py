@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -19,11 +18,9 @@ from comsd.config import Settings, setting
 from comsd.encoders import EncodedBatch, Encoder, EncoderFrom
 from comsd.errors import InputError
 from comsd.nn import load_optimizer, optimizer_state
-from comsd.types import Batch, Metrics, ObsSpec
+from comsd.types import Array, Batch, Metrics, ObsSpec, PolicyFn
 
-Array = NDArray[Any]
-Rows = TypeVar("Rows", Tensor, Array)
-PolicyFn = Callable[[Array], Array]  # observations (N, ...) -> actions (N, A)
+Rows = TypeVar("Rows", Tensor, NDArray[Any])
 
 EDGE = 1 - 1e-6  # sampled actions stay this far inside [-1, 1]
 
@@ -87,9 +84,11 @@ class Policy(nn.Module):
 class OffPolicyAgent(nn.Module):
     """What off-policy training asks of an agent."""
 
-    config: OffPolicyConfig
-    encoder: Encoder
-    optimizers: dict[str, torch.optim.Optimizer | None]  # one named `encoder` among them
+    optimizers: dict[str, torch.optim.Optimizer]  # `encoder` among them if it is trained
+
+    def __init__(self, config: OffPolicyConfig, encoder: Encoder) -> None:
+        super().__init__()
+        self.config, self.encoder = config, encoder
 
     @property
     @abstractmethod
@@ -119,7 +118,7 @@ class OffPolicyAgent(nn.Module):
 
     def encode(self, batch: Batch) -> EncodedBatch:
         """Features in place of observations."""
-        optimizer = self.optimizers["encoder"]
+        optimizer = self.optimizers.get("encoder")
         return EncodedBatch(batch, self.encoder, optimizer, self.config.encoder_from)
 
     def optimizer_state(self) -> dict[str, Any]:

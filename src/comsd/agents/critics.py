@@ -75,17 +75,16 @@ class PerSkillCritic(Critic):
         super().__init__()
         width = max(1, hidden // 2)  # as in CeSD's code, 512 below heads of 1024
         self.trunk = Trunk(obs + actions, width)
-        self.heads = nn.ModuleList(
-            nn.ModuleList([MLP(width, hidden, 1), MLP(width, hidden, 1)]) for _ in range(skill)
-        )
+        self.q1 = nn.ModuleList(MLP(width, hidden, 1) for _ in range(skill))
+        self.q2 = nn.ModuleList(MLP(width, hidden, 1) for _ in range(skill))
 
     def forward(self, obs: Tensor, skill: Tensor, action: Tensor) -> Tensor:
         index = skill.argmax(-1)
-        order, sizes = index.argsort(), index.bincount(minlength=len(self.heads)).tolist()
+        order, sizes = index.argsort(), index.bincount(minlength=len(self.q1)).tolist()
         pieces = self.trunk(torch.cat([obs, action], -1))[order].split(sizes)
         values = [
             torch.cat([q1(piece), q2(piece)], -1)
-            for (q1, q2), piece in zip(self.heads, pieces, strict=True)
+            for q1, q2, piece in zip(self.q1, self.q2, pieces, strict=True)
         ]
         return torch.cat(values)[order.argsort()]
 

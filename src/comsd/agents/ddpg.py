@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from comsd.agents.base import EDGE, Array, OffPolicyAgent, OffPolicyConfig, Policy
+from comsd.agents.base import EDGE, OffPolicyAgent, OffPolicyConfig, Policy
 from comsd.agents.critics import CRITICS
 from comsd.config import setting
 from comsd.encoders import Encoder, Identity
 from comsd.nn import MLP, adam, optimizer_step, soft_update
 from comsd.skills import SkillSpace
-from comsd.types import Batch, Metrics, ObsSpec
+from comsd.types import Array, Batch, Metrics, ObsSpec
 
 PAPER, CODE = "paper, hyper-parameter table", "URLB's code, which the paper follows"
 
@@ -59,6 +59,8 @@ class DeterministicPolicy(Policy):
 class DDPG(OffPolicyAgent):
     """A deterministic skill-conditioned policy, its twin critic, and how they learn."""
 
+    config: DDPGConfig
+
     def __init__(
         self,
         config: DDPGConfig,
@@ -68,19 +70,19 @@ class DDPG(OffPolicyAgent):
         critic: str = "plain",  # its form
         encoder: Encoder | None = None,
     ) -> None:
-        super().__init__()
-        self.config, self.space, self.obs = config, space, obs
-        self.encoder = encoder or Identity(obs)
+        super().__init__(config, encoder or Identity(obs))
+        self.space, self.obs = space, obs
         features, hidden = self.encoder.spec.dim, config.hidden
         self.actor = MLP(features + space.dim, hidden, hidden, actions, norm=True)
         self.critic = CRITICS[critic](features, space.dim, actions, hidden)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
         encoded = list(self.encoder.parameters()) if config.encoder_from != "none" else []
-        self.optimizers = {
+        self.optimizers: dict[str, torch.optim.Optimizer] = {
             "actor": adam(self.actor.parameters(), config.lr),
             "critic": adam(self.critic.parameters(), config.lr),
-            "encoder": adam(encoded, config.lr) if encoded else None,
         }
+        if encoded:
+            self.optimizers["encoder"] = adam(encoded, config.lr)
 
     @property
     def policy(self) -> DeterministicPolicy:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from comsd.agents.base import Array, Policy
+from comsd.agents.base import Policy
 from comsd.config import Settings, setting
 from comsd.encoders import Encoder, Identity
 from comsd.nn import (
@@ -28,7 +28,7 @@ from comsd.nn import (
     optimizer_step,
 )
 from comsd.skills import SkillSpace
-from comsd.types import Batch, Metrics, ObsSpec
+from comsd.types import Array, Batch, Metrics, ObsSpec
 
 EDGE = 1e-6  # samples stay this far inside (0, 1), where the density is finite
 CODE = "authors' maze code"

@@ -1,5 +1,5 @@
-"""What the skills of a robot's run look like: tables, figures, strips of poses, video."""
+"""The skills of a robot one by one: tables, figures, strips of poses, video."""
 
-from comsd.analysis.measures import Analysis, SkillFigures, analyse_robot
+from comsd.analysis.robots import Analysis, SkillFigures, analyse_robot
 
 __all__ = ["Analysis", "SkillFigures", "analyse_robot"]

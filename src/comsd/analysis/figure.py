@@ -1,4 +1,4 @@
-"""The paper's figure of behaviours for one run: activity of each skill, and how far apart they are.
+"""The paper's figure of behaviours for one run: activity of each skill, distances between them.
 
 Bars of AKD per skill and sweep above; their maximum, range and variance, the MS-coverage and the
 mean states below.
@@ -22,7 +22,7 @@ AXIS = {"c =": "c of the skill (c, ..., c)", "z1 =": "first coordinate of the sk
 
 @dataclass(frozen=True)
 class SweepFigures:
-    """What is drawn of one sweep."""
+    """The data of one sweep."""
 
     labels: list[str]
     akd: Doubles  # (skills,)
@@ -64,7 +64,7 @@ def draw_activity(axes: Axes, name: str, sweep: SweepFigures) -> None:
 
 
 def common_start(labels: list[str]) -> str:
-    """What all labels begin with, up to their last space: `c = ` of `c = 0.1`, `c = 0.2`."""
+    """The common prefix of all labels up to their last space: `c = ` of `c = 0.1`, `c = 0.2`."""
     starts = {label[: label.rfind(" ") + 1] for label in labels}
     return starts.pop() if len(starts) == 1 else ""
 

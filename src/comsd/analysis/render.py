@@ -1,4 +1,4 @@
-"""The process that renders: poses in, a film out. Started by `video.py` with MUJOCO_GL set."""
+"""The process that renders poses to a film. Started by `video.py` with MUJOCO_GL set."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from comsd.envs import robot
 from comsd.envs.mujoco import Robot
-from comsd.envs.robots import Planar
+from comsd.envs.robots import Planar, load_robot
 from comsd.envs.simulation import Doubles
 
 Pixels = NDArray[np.uint8]  # (height, width, 3)
@@ -27,7 +26,7 @@ TEXT = 15
 
 
 def grid(pictures: Sequence[Pixels], labels: Sequence[str]) -> Pixels:
-    """Pictures of one size in rows of about as many as there are rows, each with its label."""
+    """A sheet of labelled pictures of one size, about as many rows as columns."""
     height, width = pictures[0].shape[:2]
     columns = math.ceil(math.sqrt(len(pictures)))
     rows = math.ceil(len(pictures) / columns)
@@ -43,8 +42,8 @@ def grid(pictures: Sequence[Pixels], labels: Sequence[str]) -> Pixels:
     return np.asarray(sheet)
 
 
-def following(robot: Robot) -> mujoco.MjvCamera:
-    """An eye that goes along with the torso: from the side, or from the side and above."""
+def tracking_camera(robot: Robot) -> mujoco.MjvCamera:
+    """Follows the torso: from the side, or from the side and above."""
     camera = mujoco.MjvCamera()
     camera.type, camera.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING.value, robot.torso
     planar = isinstance(robot, Planar)
@@ -55,19 +54,19 @@ def following(robot: Robot) -> mujoco.MjvCamera:
 def pictures(robot: Robot, qpos: Doubles) -> Iterator[list[Pixels]]:
     """For each moment the pictures of all skills; qpos (skills, time, .)."""
     data = mujoco.MjData(robot.model)
-    camera = following(robot)
-    robot.model.geom_size[robot.model.geom_bodyid == 0, :2] = 0  # a floor drawn without end
+    camera = tracking_camera(robot)
+    robot.model.geom_size[robot.model.geom_bodyid == 0, :2] = 0  # draws an infinite floor
     with mujoco.Renderer(robot.model, CELL, CELL) as renderer:
         for costly in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
             renderer.scene.flags[costly] = 0  # without a GPU they take most of the time
         for moment in qpos.swapaxes(0, 1):
-            seen = []
+            row = []
             for pose in moment:
                 data.qpos[:] = pose
                 mujoco.mj_forward(robot.model, data)
                 renderer.update_scene(data, camera)
-                seen.append(renderer.render().copy())
-            yield seen
+                row.append(renderer.render().copy())
+            yield row
 
 
 def write(film: Path, frames: Iterator[Pixels], fps: int) -> None:
@@ -87,7 +86,7 @@ def write(film: Path, frames: Iterator[Pixels], fps: int) -> None:
 def main(name: str, qpos: str, labels: str, fps: str, film: str) -> None:
     names = json.loads(Path(labels).read_text())
     poses: Doubles = np.load(qpos)
-    write(Path(film), (grid(row, names) for row in pictures(robot(name), poses)), int(fps))
+    write(Path(film), (grid(row, names) for row in pictures(load_robot(name), poses)), int(fps))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Strips of poses: what each skill of a sweep does, time from left to right."""
+"""Strips of poses: one row per skill of a sweep, time from left to right."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from comsd.analysis.poses import GROUND, SIDE, Puppet, draw_pose, draw_shadow, extent
+from comsd.analysis.poses import GROUND, SIDE, PoseModel, draw_pose, draw_shadow, extent
 from comsd.envs.mujoco import Robot
 from comsd.envs.simulation import Doubles
 
@@ -30,7 +30,7 @@ def control_step(robot: Robot) -> float:
 
 
 def moments(robot: Robot, length: int) -> NDArray[np.int64]:
-    """The steps that are drawn: from the middle of a roll-out on, when it has settled."""
+    """The steps that are drawn: from the middle of the roll-out, after its transient."""
     stride = max(1, round(BETWEEN / control_step(robot)))
     return length // 2 + stride * np.arange(POSES)
 
@@ -39,13 +39,13 @@ def draw_strips(
     robot: Robot, qpos: Doubles, labels: Sequence[str], akd: Doubles, title: str
 ) -> Figure:
     """One row per skill; qpos (skills, time, .)."""
-    puppet, when = Puppet(robot), moments(robot, qpos.shape[1])
-    strips = [[puppet.pose(q) for q in skill[when]] for skill in qpos]
+    model, times = PoseModel(robot), moments(robot, qpos.shape[1])
+    strips = [[model.pose(q) for q in skill[times]] for skill in qpos]
     least, greatest = extent([pose for strip in strips for pose in strip])
-    slot, aside = ROOM * (greatest - least)[0], (greatest + least)[0] / 2
+    slot, centre = ROOM * (greatest - least)[0], (greatest + least)[0] / 2
     width = POSES * slot
     scale = (WIDTH - LABEL - ASIDE) / width  # inches per m
-    low = min(0.0, least[1])  # what is nearer than the floor's middle is drawn below it
+    low = min(0.0, least[1])  # parts nearer than the middle of the floor are drawn below it
     tops = [max(extent(strip)[1][1], low + LEAST / scale) for strip in strips]
     height = sum(tops) + (GAP - low) * len(strips)
     figure = Figure(figsize=(WIDTH, height * scale + ABOVE + BELOW))
@@ -55,18 +55,18 @@ def draw_strips(
     floor = height
     for strip, top, label, activity in zip(strips, tops, labels, akd, strict=True):
         floor -= top + GAP
-        if puppet.view is SIDE:
+        if model.view is SIDE:
             axes.plot([0, width], [floor] * 2, color=GROUND, linewidth=0.8, clip_on=False)
         for j, pose in enumerate(strip):
-            at = ((j + 0.5) * slot - aside, floor)
-            if puppet.view is not SIDE:
-                draw_shadow(axes, puppet.view, at)
+            at = ((j + 0.5) * slot - centre, floor)
+            if model.view is not SIDE:
+                draw_shadow(axes, model.view, at)
             draw_pose(axes, pose, at)
         beside = (0, floor + (top + low) / 2)
         write(axes, label, beside, (-10, 1), ha="right", va="bottom", weight="bold", fontsize=10)
         write(axes, f"AKD {activity:.2f}", beside, (-10, -2), ha="right", va="top", fontsize=9)
         floor += low
-    seconds = when * control_step(robot)
+    seconds = times * control_step(robot)
     for j, second in enumerate(seconds - seconds[0]):
         under = ((j + 0.5) * slot, 0)
         write(axes, f"{second:.2f}", under, (0, -4), ha="center", va="top", fontsize=8, color=GREY)
@@ -79,7 +79,7 @@ def draw_strips(
 def inches(
     figure: Figure, left: float, bottom: float, width: float, height: float
 ) -> tuple[float, float, float, float]:
-    """A place in inches as the share of the figure that matplotlib wants."""
+    """A rectangle in inches as shares of the figure."""
     x, y = figure.get_size_inches()
     return left / x, bottom / y, width / x, height / y
 
@@ -87,5 +87,5 @@ def inches(
 def write(
     axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, float], **style: Any
 ) -> None:
-    """Text beside a place, shifted by points."""
+    """Text at an offset in points."""
     axes.annotate(text, at, shift, textcoords="offset points", annotation_clip=False, **style)

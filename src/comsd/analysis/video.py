@@ -1,4 +1,4 @@
-"""A video of all skills of a sweep side by side, rendered by a process of its own."""
+"""A video of all skills of a sweep side by side, rendered by a separate process."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def write_video(
     steps = np.round(np.arange(SECONDS * FPS) / (FPS * control_step)).astype(int)
     frames = qpos[:, steps[steps < qpos.shape[1]]]
     report(f"rendering {frames.shape[0]} x {frames.shape[1]} pictures by {backend}")
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".tmp-") as place:
-        aside = Path(place)
-        np.save(aside / "qpos.npy", frames)
-        (aside / "labels.json").write_text(json.dumps(list(labels)))
-        film = aside / f"skills.{kind}"
-        words = [robot, str(aside / "qpos.npy"), str(aside / "labels.json"), str(FPS), str(film)]
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".tmp-") as temporary:
+        place = Path(temporary)
+        np.save(place / "qpos.npy", frames)
+        (place / "labels.json").write_text(json.dumps(list(labels)))
+        film = place / f"skills.{kind}"
+        argv = [robot, str(place / "qpos.npy"), str(place / "labels.json"), str(FPS), str(film)]
         done = subprocess.run(
-            [sys.executable, "-m", "comsd.analysis.render", *words],
+            [sys.executable, "-m", "comsd.analysis.render", *argv],
             env=gl.environment(backend),
             capture_output=True,
             text=True,

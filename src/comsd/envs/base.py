@@ -1,4 +1,4 @@
-"""What the rest of the library asks of an environment."""
+"""The interface of environments."""
 
 from __future__ import annotations
 
@@ -7,38 +7,49 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float32]
+from comsd.types import Array, Mask, ObsSpec, PolicyFn
+
+__all__ = ["Array", "Env", "Mask", "PolicyFn", "Step"]
 
 
 class Step(NamedTuple):
-    """What `num_envs` environments answer to one action each."""
+    """Results of one action in each of `num_envs` environments. Read only: arrays may be shared."""
 
-    obs: Array  # (N, O)
-    reward: NDArray[np.floating]  # (N,)  the task's reward; zeros where there is no task
-    last: bool  # the episodes end here, all together, by time limit
+    obs: Array  # (N, ...)  the true next observation, also where the episode ended
+    reward: NDArray[np.floating]  # (N,)  of the task; zeros without one
+    terminated: Mask  # (N,)  in a terminal state: no future reward
+    truncated: Mask  # (N,)  by the time limit: bootstrap from `obs`
+
+    @property
+    def ended(self) -> Mask:
+        return self.terminated | self.truncated
 
 
 class Env(Protocol):
-    """`num_envs` copies of an environment that run in step, for exactly `horizon` steps."""
+    """`num_envs` copies of an environment, stepped together, each with its own episodes.
+
+    Episodes never restart by themselves: call `reset` with the mask of those that ended.
+    """
 
     num_envs: int
-    obs_dim: int
+    obs_spec: ObsSpec
     action_dim: int
-    horizon: int
-    repeat: int  # steps of the simulation that one `step` takes
-    obs_mean: Array  # fixed statistics for networks that want standardised input
-    obs_std: Array
+    horizon: int  # time limit of an episode, in steps
+    repeat: int  # simulation steps per `step`
 
-    def reset(self) -> Array:
-        """Start all episodes; returns (N, O) observations."""
+    def reset(self, where: Mask | None = None) -> Array:
+        """Start new episodes where the mask (N,) is True, by default everywhere.
+
+        Returns the observations of all environments; the others are not affected.
+        """
         ...
 
     def step(self, action: Array) -> Step:
-        """Actions are in [-1, 1]."""
+        """Actions (N, A) in [-1, 1]."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything the future depends on, as arrays and JSON values."""
+        """The complete state, as arrays and JSON values: a restored copy continues bit for bit."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...

@@ -1,4 +1,4 @@
-"""Two-dimensional mazes of unit cells: a point moves, walls stop it, nothing is rewarded.
+"""Two-dimensional mazes of unit cells: a point moves, walls stop it, there is no reward.
 
 The mazes are those of EDL (Campos et al. 2020). A maze is a map with one hexadecimal digit per
 cell, the sum of its open sides: 1 up, 2 right, 4 down, 8 left; '.' is solid. Cells are centred on
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comsd.envs.base import Array, Step
+from comsd.envs.base import Array, Mask, Step
+from comsd.types import ObsSpec
 
 Cell = tuple[int, int]
 
@@ -60,7 +61,7 @@ class Maze:
                     raise ValueError(f"maze {name}: cell {cell} opens to {neighbour}, not back")
         self.number = {cell: i for i, cell in enumerate(self.cells)}
         self.centres = np.array(self.cells, dtype=float)
-        # The cell behind each side, -1 if a wall is there; as a fifth, the cell itself.
+        # The cell behind each side, -1 for a wall; as a fifth, the cell itself.
         self._next = np.full((len(self.cells), 5), -1)
         self._next[:, STAY] = np.arange(len(self.cells))
         for i, cell in enumerate(self.cells):
@@ -95,8 +96,8 @@ class Maze:
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Move (N, 2) positions in (N,) cells by |delta| < 1, sliding along walls.
 
-        Each axis crosses at most one edge. The crossings are taken in the order in which they are
-        reached, each from the cell the point is really in then, so that no corner leaks.
+        Each axis crosses at most one edge. The crossings are processed in the order in which they
+        are reached, each from the cell that contains the point then, so that no corner leaks.
         """
         centre = self.centres[cell]
         target = position + delta
@@ -151,7 +152,7 @@ class Maze:
 
     @cached_property
     def branches(self) -> list[set[int]]:
-        """What the first junction separates, without the arms; none in a maze with loops."""
+        """Parts that the first junction separates, without the arms; none if there are loops."""
         if sum(len(self.neighbours(cell)) for cell in self.cells) != 2 * (len(self.cells) - 1):
             return []
         removed = set().union(*self.arms) if self.arms else set[int]()
@@ -194,45 +195,54 @@ class Maze:
 class MazeEnv:
     """`num_envs` points in one maze."""
 
-    obs_dim = 2
     action_dim = 2
+    horizon = HORIZON
     repeat = 1
 
     def __init__(self, maze: Maze, num_envs: int, seed: int, *, fixed_start: bool = False) -> None:
-        self.maze, self.num_envs, self.horizon = maze, num_envs, HORIZON
-        self.fixed_start = fixed_start
-        mean, std = maze.moments
-        self.obs_mean, self.obs_std = mean.astype(np.float32), std.astype(np.float32)
-        self.reward = np.zeros(num_envs, dtype=np.float32)  # there is nothing to gain here
-        self.rng = np.random.default_rng(seed)
+        self.maze, self.num_envs, self.fixed_start = maze, num_envs, fixed_start
+        mean, std = (moment.astype(np.float32) for moment in maze.moments)
+        self.obs_spec = ObsSpec((2,), "float32", mean, std)
+        self.no_reward = np.zeros(num_envs, np.float32)
+        self.never = np.zeros(num_envs, bool)
+        # Separate streams: resetting some environments leaves the moves of the others as they are.
+        seeds = np.random.SeedSequence(seed).spawn(2)
+        self.start_rng, self.move_rng = (np.random.default_rng(s) for s in seeds)
+        self.position, self.cell = np.zeros((num_envs, 2)), np.zeros(num_envs, np.int64)
+        self.clock = np.zeros(num_envs, np.int64)
         self.reset()
 
-    def reset(self) -> Array:
-        self.clock = 0
+    def reset(self, where: Mask | None = None) -> Array:
+        where = ~self.never if where is None else where
         if self.fixed_start:
-            self.position = np.tile(self.maze.origin, (self.num_envs, 1))
+            start = np.array([self.maze.origin])
         else:
-            self.position = self.maze.random_start(self.num_envs, self.rng)
-        self.cell = np.full(self.num_envs, self.maze.number[self.maze.start])
+            start = self.maze.random_start(self.num_envs, self.start_rng)
+        self.position = np.where(where[:, None], start, self.position)
+        self.cell = np.where(where, self.maze.number[self.maze.start], self.cell)
+        self.clock = np.where(where, 0, self.clock)
         return self.position.astype(np.float32)
 
     def step(self, action: Array) -> Step:
         delta = REACH * action.astype(np.float64)
-        self.position, self.cell = self.maze.move(self.position, self.cell, delta, self.rng)
-        self.clock += 1
-        return Step(self.position.astype(np.float32), self.reward, self.clock == self.horizon)
+        self.position, self.cell = self.maze.move(self.position, self.cell, delta, self.move_rng)
+        self.clock = self.clock + 1
+        obs, truncated = self.position.astype(np.float32), self.clock >= self.horizon
+        return Step(obs, self.no_reward, self.never, truncated)
 
     def state_dict(self) -> dict[str, Any]:
         return {
             "position": self.position,
             "cell": self.cell,
             "clock": self.clock,
-            "rng": self.rng.bit_generator.state,
+            "start_rng": self.start_rng.bit_generator.state,
+            "move_rng": self.move_rng.bit_generator.state,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.position, self.cell, self.clock = state["position"], state["cell"], state["clock"]
-        self.rng.bit_generator.state = state["rng"]
+        self.start_rng.bit_generator.state = state["start_rng"]
+        self.move_rng.bit_generator.state = state["move_rng"]
 
 
 _CORRIDOR = "2aaaaaaaaa8"

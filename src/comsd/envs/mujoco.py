@@ -1,8 +1,8 @@
-"""Robots in MuJoCo, without dm_control on the way.
+"""Robots in MuJoCo, without the overhead of dm_control.
 
-A `Robot` says what is read from the simulator, how an episode starts and what its tasks reward;
-`RobotEnv` runs `num_envs` of it. Every number is the one dm_control would give, to the bit
-(`tests/test_robots.py`). Models are read from the files of the installed dm_control.
+A `Robot` defines observations, initial states and the rewards of its tasks; `RobotEnv` runs
+`num_envs` simulations of it. Every number equals dm_control's, to the bit (`tests/test_robots.py`).
+Models are read from the files of the installed dm_control.
 """
 
 from __future__ import annotations
@@ -18,40 +18,47 @@ from typing import Any, ClassVar, NoReturn
 import mujoco
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from comsd.envs.base import Array, Step
+from comsd.envs.base import Array, Mask, Step
 from comsd.envs.simulation import (
     WARNINGS,
-    Alone,
+    BatchedSimulation,
     Doubles,
     Readings,
     Simulations,
-    Together,
+    SingleSimulation,
     UnstableError,
-    stop_clock,
+    disable_timer,
 )
 from comsd.errors import RunError
+from comsd.types import ObsSpec
 
-Reward = Callable[[Readings], float]  # of one simulation: few numbers, for which arrays are slow
+RewardFn = Callable[[Readings], float]  # of one simulation: for so few numbers arrays are slow
 
 HORIZON = 1000  # control steps of every episode
 NO_ACTUATION = mujoco.mjtDisableBit.mjDSBL_ACTUATION.value
-# Same numbers in less time: one robot alone is one island, and has too few geoms for trees of them.
+# Same numbers in less time: one robot is one island with too few geoms for a bounding volume tree.
 NO_SEARCH = mujoco.mjtDisableBit.mjDSBL_ISLAND | mujoco.mjtDisableBit.mjDSBL_MIDPHASE
-MOTION = ("qpos", "xpos", "xmat", "sensordata", "subtree_angmom")  # to draw it, height, speed, spin
+MOTION_FIELDS = (
+    "qpos",
+    "xpos",
+    "xmat",
+    "sensordata",
+    "subtree_angmom",
+)  # pose, height, speed, spin
 UNSTABLE = [i for i, name in enumerate(WARNINGS) if "BAD" in name]
 
 
 class Robot(ABC):
-    """A model and what the control suite defines around it."""
+    """A model with its observations, initial states and tasks."""
 
     name: ClassVar[str]
     substeps: ClassVar[int]  # physics steps per control step
     fields: ClassVar[tuple[str, ...]]  # of mjData, that observations and rewards need
     floor: ClassVar[tuple[str, float] | None] = None  # (geom, drawn half-length), if lengthened
-    task_names: ClassVar[tuple[str, ...]]
     spin_unit: ClassVar[str]
-    tasks: dict[str, Reward]
+    tasks: dict[str, RewardFn]
 
     def __init__(self) -> None:
         spec = mujoco.MjSpec.from_file(str(model_file(self.name)))
@@ -61,22 +68,22 @@ class Robot(ABC):
         with warnings.catch_warnings():  # the suite's cheetah asks for its mass in an old way
             warnings.filterwarnings("ignore", ".*settotalmass.*")
             self.model: mujoco.MjModel = spec.compile()
-        assert self.model.ntree == 1, "a robot alone"
+        assert self.model.ntree == 1, "one robot, nothing else that moves"
         self.model.opt.disableflags |= NO_SEARCH
         self.torso = self.body("torso")
 
-    def edit(self, spec: mujoco.MjSpec) -> None:  # noqa: B027 (most need none)
+    def edit(self, spec: mujoco.MjSpec) -> None:  # noqa: B027 (optional)
         """Change the model before it is compiled."""
 
     @abstractmethod
     def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
-        """Draw the first state of an episode; the data is reset and has been run forward."""
+        """Sample the initial state of an episode; the data has been reset and run forward."""
 
     @abstractmethod
     def observe(self, x: Readings) -> list[Doubles]:
-        """The parts of an observation of all simulations in their order, each (N, .)."""
+        """The parts of the observation in order, each (N, .)."""
 
-    # How one simulation moves, or each of many.
+    # Quantities of one simulation, or of each of many.
 
     def height(self, x: Readings) -> Doubles:
         """Of the torso above the floor, in m."""
@@ -88,24 +95,24 @@ class Robot(ABC):
 
     @abstractmethod
     def spin(self, x: Readings) -> Doubles:
-        """How it turns, in `spin_unit`."""
+        """Rotation, in `spin_unit`."""
 
     def body(self, name: str) -> int:
         return self.model.body(name).id
 
     def sensor(self, name: str) -> int:
-        """Where the sensor's first number stands in `sensordata`."""
+        """Index of the sensor's first number in `sensordata`."""
         return int(self.model.sensor(name).adr[0])
 
-    def rest(self, data: mujoco.MjData) -> None:
-        """Run forward without actuation, as before the first action."""
+    def forward_unactuated(self, data: mujoco.MjData) -> None:
+        """mj_forward without actuation, as dm_control does before the first action."""
         self.model.opt.disableflags |= NO_ACTUATION
         mujoco.mj_forward(self.model, data)
         self.model.opt.disableflags &= ~NO_ACTUATION
 
     def reset(self, data: mujoco.MjData) -> None:
         mujoco.mj_resetData(self.model, data)
-        self.rest(data)
+        self.forward_unactuated(data)
 
 
 @cache
@@ -129,84 +136,106 @@ def random_joints(model: mujoco.MjModel, data: mujoco.MjData, rng: np.random.Ran
 
 
 class RobotEnv:
-    """Simulations of one robot, one per seed; each is the same as if it were alone."""
+    """Simulations of one robot, one per seed; each is independent of the others."""
 
     horizon = HORIZON
     repeat = 1
 
     def __init__(
-        self, robot: Robot, task: str | None, seeds: Sequence[int], also: Sequence[str] = ()
+        self, robot: Robot, task: str | None, seeds: Sequence[int], *, motion: bool = False
     ) -> None:
-        """`also`: fields of mjData to read beside those that the robot needs."""
-        stop_clock()
+        """motion: also read the fields that height, speed, spin and drawings need."""
+        disable_timer()
         self.robot, self.seeds = robot, list(seeds)
         self.num_envs = num_envs = len(seeds)
-        self.reward_of = robot.tasks[task] if task else None
+        self.reward_fn = robot.tasks[task] if task else None
         self.title = f"{robot.name}_{task}" if task else robot.name
-        self.simulations = self.simulate((*robot.fields, *also))
+        self.simulations = self.make_simulations(robot.fields + (MOTION_FIELDS if motion else ()))
         self.control, self.readings = self.simulations.control, self.simulations.readings
-        self.each = [{name: x[i] for name, x in self.readings.items()} for i in range(num_envs)]
+        self.by_env = [{name: x[i] for name, x in self.readings.items()} for i in range(num_envs)]
         low, high = robot.model.actuator_ctrlrange.astype(np.float32).T
         self.low, self.scale = low, (high - low) / np.float32(2)
         self.direct = bool((low == -1).all() and (high == 1).all())
         self.rngs = [np.random.RandomState(seed % 2**32) for seed in seeds]
-        self.no_reward = np.zeros(num_envs)
+        self.no_reward, self.never = np.zeros(num_envs), np.zeros(num_envs, bool)
         self.action_dim: int = robot.model.nu
-        self.obs_dim = self.observe(self.readings).shape[1]
-        self.clock = 0
-        self.obs_mean = np.zeros(self.obs_dim, np.float32)  # networks see raw observations here
-        self.obs_std = np.ones(self.obs_dim, np.float32)
+        self.obs = self.observe(self.readings)
+        dim = self.obs.shape[1]
+        raw = np.zeros(dim, np.float32), np.ones(dim, np.float32)  # networks get raw observations
+        self.obs_spec = ObsSpec((dim,), "float32", *raw)
+        self.set_clock(np.zeros(num_envs, np.int64))
 
-    def simulate(self, fields: Sequence[str]) -> Simulations:
-        what = self.robot.model, self.robot.substeps, fields
+    def make_simulations(self, fields: Sequence[str]) -> Simulations:
+        model, substeps = self.robot.model, self.robot.substeps
         if self.num_envs == 1:
-            return Alone(*what)
-        threads = min(self.num_envs, torch.get_num_threads())  # what the process may use
-        return Together(*what, self.num_envs, threads)
+            return SingleSimulation(model, substeps, fields)
+        threads = min(self.num_envs, torch.get_num_threads())  # the process's share of the cores
+        return BatchedSimulation(model, substeps, fields, self.num_envs, threads)
 
-    def reset(self) -> Array:
-        self.clock = 0
-        return self.observe(self.simulations.begin(self.start))
+    # A step only counts `now` up: arrays of clocks would cost a tenth of Cheetah's physics.
 
-    def start(self, sim: int, data: mujoco.MjData) -> None:
+    @property
+    def clock(self) -> NDArray[np.int64]:
+        """Steps since the start of each episode, (N,)."""
+        return self.now - self.started
+
+    def set_clock(self, clock: NDArray[np.int64]) -> None:
+        self.now, self.started = 0, -clock
+        self.first_end = int(self.started.min()) + self.horizon
+
+    def reset(self, where: Mask | None = None) -> Array:
+        sims = np.arange(self.num_envs) if where is None else np.flatnonzero(where)
+        if len(sims):
+            self.obs = self.obs.copy()
+            self.obs[sims] = self.observe(self.simulations.begin(self.init_episode, sims.tolist()))
+            clock = self.clock
+            clock[sims] = 0
+            self.set_clock(clock)
+        return self.obs
+
+    def init_episode(self, sim: int, data: mujoco.MjData) -> None:
         self.robot.reset(data)
         self.robot.start(data, self.rngs[sim])
-        self.robot.rest(data)
+        self.robot.forward_unactuated(data)
         if any(data.warning[kind].number for kind in UNSTABLE):
-            self.fail(UnstableError(sim, "MuJoCo warns while it settles"))
+            self.fail(UnstableError(sim, "MuJoCo warns in the initial state"), step=0)
 
     def step(self, action: Array) -> Step:
         # Quadruped's bounds are not exact in float32, in which the wrappers of URLB rescale.
         self.control[...] = action if self.direct else self.low + self.scale * (action + 1)
-        self.clock += 1
+        self.now += 1
         try:
             self.simulations.step()
         except UnstableError as error:
-            self.fail(error)
-        obs = self.observe(self.readings)
-        reward = self.no_reward
-        if self.reward_of is not None:
-            reward = np.array([*map(self.reward_of, self.each)])
-        return Step(obs, reward, self.clock == self.horizon)
+            self.fail(error, step=int(self.clock[error.sim]))
+        self.obs = self.observe(self.readings)
+        reward, truncated = self.no_reward, self.never
+        if self.reward_fn is not None:
+            reward = np.array([*map(self.reward_fn, self.by_env)])
+        if self.now >= self.first_end:
+            truncated = self.clock >= self.horizon
+        return Step(self.obs, reward, self.never, truncated)
 
     def observe(self, readings: Readings) -> Array:
         return np.concatenate(self.robot.observe(readings), 1, dtype=np.float32)
 
-    def fail(self, error: UnstableError) -> NoReturn:
+    def fail(self, error: UnstableError, step: int) -> NoReturn:
         raise RunError(
-            f"the simulation of {self.title} is unstable at step {self.clock} of an episode "
+            f"the simulation of {self.title} is unstable at step {step} of an episode "
             f"(environment {error.sim}, seed {self.seeds[error.sim]}): {error}"
         )
 
     def state_dict(self) -> dict[str, Any]:
         return {
             "simulation": self.simulations.state(),
+            "obs": self.obs,
             "clock": self.clock,
             "rng": [rng.get_state(legacy=False) for rng in self.rngs],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.simulations.restore(state["simulation"])
-        self.clock = state["clock"]
+        self.obs = state["obs"]
+        self.set_clock(state["clock"])
         for rng, saved in zip(self.rngs, state["rng"], strict=True):
             rng.set_state(saved)

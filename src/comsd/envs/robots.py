@@ -6,6 +6,7 @@ Seven tasks are the DeepMind Control Suite's, nine are URLB's. All rewards lie i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import mujoco
 import numpy as np
@@ -18,21 +19,21 @@ XX, XZ, ZX, ZZ = 0, 2, 6, 8  # entries of a rotation matrix, row by row
 STEEPNESS = float(np.sqrt(-2 * np.log(0.1)))  # of a Gaussian that is 0.1 at 1
 
 
-def rises(low: float, high: float, x: Doubles | float) -> float:
-    """A line from 0 at `low` to 1 at `high`, level on both sides."""
-    missing = (high - float(x)) / (high - low)
-    return 1 - missing if 0 < missing < 1 else float(missing <= 0)
+def ramp(low: float, high: float, x: Doubles | float) -> float:
+    """Linear from 0 at `low` to 1 at `high`, constant on both sides."""
+    distance = (high - float(x)) / (high - low)
+    return 1 - distance if 0 < distance < 1 else float(distance <= 0)
 
 
-def one_piece(places: Sequence[int] | NDArray[np.integer]) -> slice:
-    """The slice that neighbouring places make up: it reads without a copy."""
-    whole = slice(int(places[0]), int(places[-1]) + 1)
-    assert list(places) == list(range(whole.start, whole.stop)), "not side by side"
+def contiguous(indices: Sequence[int] | NDArray[np.integer]) -> slice:
+    """Adjacent indices as a slice, which reads without a copy."""
+    whole = slice(int(indices[0]), int(indices[-1]) + 1)
+    assert list(indices) == list(range(whole.start, whole.stop)), "not adjacent"
     return whole
 
 
 class Planar(Robot):
-    """Moves in the x-z plane; its speed and its spin are those of the whole body."""
+    """Moves in the x-z plane; speed and spin are those of the whole body."""
 
     spin_unit = "kg m²/s"
 
@@ -43,8 +44,8 @@ class Planar(Robot):
     def speed(self, x: Readings) -> Doubles:
         return x["sensordata"][..., self.velocity]
 
-    def pace(self, x: Readings) -> float:
-        """The speed of one simulation, as rewards need it: a plain number."""
+    def scalar_speed(self, x: Readings) -> float:
+        """The speed of one simulation as a Python number, which rewards compute with faster."""
         return x["sensordata"].item(self.velocity)
 
     def spin(self, x: Readings) -> Doubles:
@@ -54,7 +55,6 @@ class Planar(Robot):
 
 class Walker(Planar):
     name = "walker"
-    task_names = ("stand", "walk", "run", "flip")
     substeps = 10
     fields = ("qvel", "xmat", "xpos", "sensordata", "subtree_angmom")
 
@@ -64,9 +64,9 @@ class Walker(Planar):
         self.orientations = np.array([9 * body + entry for body in bodies for entry in (XX, XZ)])
         self.tasks = {
             "stand": self.stand,
-            "walk": lambda x: self.moving(x, rises(0, 1, self.pace(x))),
-            "run": lambda x: self.moving(x, rises(0, 8, self.pace(x))),
-            "flip": lambda x: self.moving(x, rises(0, 5, self.spin(x))),
+            "walk": lambda x: self.moving(x, ramp(0, 1, self.scalar_speed(x))),
+            "run": lambda x: self.moving(x, ramp(0, 8, self.scalar_speed(x))),
+            "flip": lambda x: self.moving(x, ramp(0, 5, self.spin(x))),
         }
 
     def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
@@ -89,7 +89,6 @@ class Walker(Planar):
 
 class Hopper(Planar):
     name = "hopper"
-    task_names = ("hop", "flip", "hop_backward", "flip_backward")
     substeps = 4
     fields = ("qpos", "qvel", "xipos", "sensordata", "subtree_angmom")
     floor = ("floor", 100)
@@ -97,12 +96,12 @@ class Hopper(Planar):
     def __init__(self) -> None:
         super().__init__()
         self.foot = self.body("foot")
-        self.touch = one_piece([self.sensor("touch_toe"), self.sensor("touch_heel")])
+        self.touch = contiguous([self.sensor("touch_toe"), self.sensor("touch_heel")])
         self.tasks = {
-            "hop": lambda x: rises(0, 2, self.pace(x)) if self.stands(x) else 0.0,
-            "flip": lambda x: rises(0, 5, self.spin(x)) if self.stands(x) else 0.0,
-            "hop_backward": lambda x: rises(0, 2, -self.pace(x)) if self.stands(x) else 0.0,
-            "flip_backward": lambda x: rises(0, 5, -self.spin(x)) if self.stands(x) else 0.0,
+            "hop": lambda x: ramp(0, 2, self.scalar_speed(x)) if self.stands(x) else 0.0,
+            "flip": lambda x: ramp(0, 5, self.spin(x)) if self.stands(x) else 0.0,
+            "hop_backward": lambda x: ramp(0, 2, -self.scalar_speed(x)) if self.stands(x) else 0.0,
+            "flip_backward": lambda x: ramp(0, 5, -self.spin(x)) if self.stands(x) else 0.0,
         }
 
     def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
@@ -118,7 +117,6 @@ class Hopper(Planar):
 
 class Cheetah(Planar):
     name = "cheetah"
-    task_names = ("run", "flip", "run_backward", "flip_backward")
     substeps = 1
     fields = ("qpos", "qvel", "sensordata", "subtree_angmom")
     floor = ("ground", 200)
@@ -127,10 +125,10 @@ class Cheetah(Planar):
     def __init__(self) -> None:
         super().__init__()
         self.tasks = {
-            "run": lambda x: rises(0, 10, self.pace(x)),
-            "flip": lambda x: rises(0, 5, self.spin(x)),
-            "run_backward": lambda x: rises(0, 10, -self.pace(x)),
-            "flip_backward": lambda x: rises(0, 5, -self.spin(x)),
+            "run": lambda x: ramp(0, 10, self.scalar_speed(x)),
+            "flip": lambda x: ramp(0, 5, self.spin(x)),
+            "run_backward": lambda x: ramp(0, 10, -self.scalar_speed(x)),
+            "flip_backward": lambda x: ramp(0, 5, -self.spin(x)),
         }
 
     def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
@@ -148,7 +146,6 @@ class Cheetah(Planar):
 
 class Quadruped(Robot):
     name = "quadruped"
-    task_names = ("stand", "walk", "run", "jump")
     substeps = 4
     fields = ("qpos", "qvel", "act", "xmat", "sensordata")
     floor = ("floor", 100)
@@ -157,23 +154,23 @@ class Quadruped(Robot):
     def __init__(self) -> None:
         super().__init__()
         kinds = mujoco.mjtSensor
-        self.imu = self.readings_of(kinds.mjSENS_ACCELEROMETER, kinds.mjSENS_GYRO)
-        self.toes = self.readings_of(kinds.mjSENS_FORCE, kinds.mjSENS_TORQUE)
-        self.velocity = self.readings_of(kinds.mjSENS_VELOCIMETER)
-        self.gyro = self.readings_of(kinds.mjSENS_GYRO)
+        self.imu = self.sensors_of(kinds.mjSENS_ACCELEROMETER, kinds.mjSENS_GYRO)
+        self.toes = self.sensors_of(kinds.mjSENS_FORCE, kinds.mjSENS_TORQUE)
+        self.velocity = self.sensors_of(kinds.mjSENS_VELOCIMETER)
+        self.gyro = self.sensors_of(kinds.mjSENS_GYRO)
         self.centre = self.sensor("center_of_mass")
         hinges = self.model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE.value
-        self.angles = one_piece(self.model.jnt_qposadr[hinges])
-        self.rates = one_piece(self.model.jnt_dofadr[hinges])
+        self.angles = contiguous(self.model.jnt_qposadr[hinges])
+        self.rates = contiguous(self.model.jnt_dofadr[hinges])
         self.tasks = {
             "stand": self.upright,
-            "walk": lambda x: self.upright(x) * rises(-0.5, 0.5, self.speed(x)),
-            "run": lambda x: self.upright(x) * rises(-5, 5, self.speed(x)),
-            "jump": lambda x: self.upright(x) * rises(-1, 1, self.centre_height(x)),
+            "walk": lambda x: self.upright(x) * ramp(-0.5, 0.5, self.speed(x)),
+            "run": lambda x: self.upright(x) * ramp(-5, 5, self.speed(x)),
+            "jump": lambda x: self.upright(x) * ramp(-1, 1, self.centre_height(x)),
         }
 
     def edit(self, spec: mujoco.MjSpec) -> None:
-        """Leave out what other tasks of the suite need: walls, ball, target, terrain, range."""
+        """Remove the parts of other tasks of the suite: walls, ball, target, terrain, range."""
         for name in ("wall_px", "wall_py", "wall_nx", "wall_ny", "terrain"):
             spec.delete(spec.geom(name))
         spec.delete(spec.body("ball"))
@@ -182,12 +179,12 @@ class Quadruped(Robot):
             if sensor.type == mujoco.mjtSensor.mjSENS_RANGEFINDER:
                 spec.delete(sensor)
 
-    def readings_of(self, *kinds: mujoco.mjtSensor) -> slice:
-        """Where the numbers of all sensors of these kinds stand in `sensordata`."""
+    def sensors_of(self, *kinds: mujoco.mjtSensor) -> slice:
+        """Slice of `sensordata` with all sensors of these kinds."""
         wanted = [kind.value for kind in kinds]
         found = np.flatnonzero(np.isin(self.model.sensor_type, wanted))
         spans = zip(self.model.sensor_adr[found], self.model.sensor_dim[found], strict=True)
-        return one_piece([n for start, size in spans for n in range(start, start + size)])
+        return contiguous([n for start, size in spans for n in range(start, start + size)])
 
     def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
         """Any orientation, just high enough above the floor to touch nothing."""
@@ -198,29 +195,29 @@ class Quadruped(Robot):
             self.reset(data)
             data.qpos[:3] = 0, 0, height
             data.qpos[3:7] = orientation
-            self.rest(data)
+            self.forward_unactuated(data)
             if data.ncon == 0:
                 return
             height += 0.01
 
     def observe(self, x: Readings) -> list[Doubles]:
-        sensed = x["sensordata"]
+        sensordata = x["sensordata"]
         return [
             x["qpos"][:, self.angles],
             x["qvel"][:, self.rates],
             x["act"],
-            sensed[:, self.velocity],
+            sensordata[:, self.velocity],
             x["xmat"][:, self.torso, ZZ:],
-            sensed[:, self.imu],
-            np.arcsinh(sensed[:, self.toes]),
+            sensordata[:, self.imu],
+            np.arcsinh(sensordata[:, self.toes]),
         ]
 
     def speed(self, x: Readings) -> Doubles:
-        """Along the torso's own axis, whichever way it faces."""
+        """Along the torso's own axis."""
         return x["sensordata"][..., self.velocity.start]
 
     def spin(self, x: Readings) -> Doubles:
-        """About the vertical, positive to the left; the gyro turns with the torso."""
+        """About the vertical, positive to the left; the gyro is in the torso's frame."""
         vertical = x["xmat"][..., self.torso, ZX:]  # in the torso's frame
         return (vertical * x["sensordata"][..., self.gyro]).sum(-1)
 
@@ -228,7 +225,12 @@ class Quadruped(Robot):
         return x["sensordata"].item(self.centre + 2)
 
     def upright(self, x: Readings) -> float:
-        return rises(-1, 1, x["xmat"].item(self.torso, ZZ))
+        return ramp(-1, 1, x["xmat"].item(self.torso, ZZ))
 
 
 ROBOTS: dict[str, type[Robot]] = {r.name: r for r in (Walker, Quadruped, Hopper, Cheetah)}
+
+
+@cache
+def load_robot(name: str) -> Robot:
+    return ROBOTS[name]()

@@ -1,7 +1,7 @@
-"""Simulations of one MuJoCo model: one alone, read where it lies, or many on several threads.
+"""Simulations of one MuJoCo model: a single one, or a batch on several threads.
 
-A control step goes as in dm_control: the control acts on the state as it is, the substeps follow,
-and in the end positions, velocities and sensors are those of the new state.
+A control step is that of dm_control: the control acts on the current state, the substeps follow,
+and afterwards positions, velocities and sensors are those of the new state.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 Doubles = NDArray[np.float64]
 Readings = Mapping[str, Doubles]  # fields of mjData, of one simulation or with a row for each
-Start = Callable[[int, mujoco.MjData], None]  # puts a simulation where an episode begins
+InitFn = Callable[[int, mujoco.MjData], None]  # sets a simulation to the start of an episode
 
-STATE = mujoco.mjtState.mjSTATE_INTEGRATION.value  # all that the next step depends on
+STATE = mujoco.mjtState.mjSTATE_INTEGRATION.value  # everything the next step depends on
 NO_SENSORS = mujoco.mjtDisableBit.mjDSBL_SENSOR.value
 VELOCITIES = mujoco.mjtStage.mjSTAGE_VEL.value
 FORCES = mujoco.mjtStage.mjSTAGE_ACC.value
@@ -28,19 +28,19 @@ WARNINGS = list(mujoco.mjtWarning.__members__)
 
 
 class UnstableError(Exception):
-    """A simulation has failed, or MuJoCo warns of it."""
+    """A simulation failed, or MuJoCo warned about it."""
 
-    def __init__(self, sim: int, what: str) -> None:
-        super().__init__(what)
+    def __init__(self, sim: int, reason: str) -> None:
+        super().__init__(reason)
         self.sim = sim
 
 
 class Simulations(Protocol):
     control: Doubles  # (N, A), to be written before a step
-    readings: Readings  # with a row for each, written over by every step
+    readings: Readings  # with a row for each, overwritten by every step
 
-    def begin(self, start: Start) -> Readings:
-        """Put each where an episode begins; what is read there."""
+    def begin(self, init: InitFn, sims: Iterable[int]) -> Readings:
+        """Start episodes in some simulations; returns their readings, in the same order."""
         ...
 
     def step(self) -> None:
@@ -48,39 +48,40 @@ class Simulations(Protocol):
         ...
 
     def state(self) -> Doubles:
-        """All that the future depends on, a row for each."""
+        """The complete state, a row for each."""
         ...
 
     def restore(self, state: Doubles) -> None: ...
 
 
-class Alone:
-    """One simulation. Sensors are left out of the substeps after which nobody reads them."""
+class SingleSimulation:
+    """One simulation. Sensors are computed only in substeps that the readings depend on."""
 
     def __init__(self, model: mujoco.MjModel, substeps: int, fields: Iterable[str]) -> None:
-        self.model, self.blind = model, model.__copy__()
-        self.blind.opt.disableflags |= NO_SENSORS
+        self.model, self.sensorless = model, model.__copy__()
+        self.sensorless.opt.disableflags |= NO_SENSORS
         self.data = mujoco.MjData(model)
         self.control = self.data.ctrl[None]
         self.readings: Readings = {name: getattr(self.data, name)[None] for name in fields}
         self.warnings = self.data.warning.number
-        # Sensors of forces show those of the last substep, for which there must be a whole one.
-        self.felt = bool((model.sensor_needstage == FORCES).any())
-        self.unfelt = substeps - 1 - self.felt
-        assert self.unfelt >= 0, "a single substep cannot be felt"
+        # Force sensors show the last substep, which must then be a whole one.
+        self.has_force_sensors = bool((model.sensor_needstage == FORCES).any())
+        self.sensorless_substeps = substeps - 1 - self.has_force_sensors
+        assert self.sensorless_substeps >= 0, "force sensors need two substeps"
 
-    def begin(self, start: Start) -> Readings:
-        start(0, self.data)
-        self.warnings[:] = 0  # the start has looked at its own
+    def begin(self, init: InitFn, sims: Iterable[int]) -> Readings:
+        for sim in sims:
+            init(sim, self.data)
+            self.warnings[:] = 0  # `init` has checked its own
         return self.readings
 
     def step(self) -> None:
         data = self.data
         try:
-            mj_step2(self.blind, data)
-            if self.unfelt:
-                mj_step(self.blind, data, self.unfelt)
-            if self.felt:
+            mj_step2(self.sensorless, data)
+            if self.sensorless_substeps:
+                mj_step(self.sensorless, data, self.sensorless_substeps)
+            if self.has_force_sensors:
                 mj_step(self.model, data)
             mj_step1(self.model, data)
         except mujoco.FatalError as error:
@@ -98,8 +99,8 @@ class Alone:
         mj_step1(self.model, self.data)
 
 
-class Together:
-    """Many simulations that move in step, on several threads; each is as if it were alone."""
+class BatchedSimulation:
+    """Many simulations, stepped together on several threads; each equals a single one."""
 
     def __init__(
         self, model: mujoco.MjModel, substeps: int, fields: Iterable[str], number: int, threads: int
@@ -110,12 +111,15 @@ class Together:
         self.control = self.batch.bind("ctrl")
         self.readings: Readings = {name: self.batch.bind(name) for name in fields}
 
-    def begin(self, start: Start) -> Readings:
-        for sim, (data, state) in enumerate(zip(self.starts, self.batch.state, strict=True)):
-            start(sim, data)
-            mujoco.mj_getState(self.model, data, state, STATE)
-        # A state does not hold the forces that are read at the start.
-        return {name: np.stack([getattr(d, name) for d in self.starts]) for name in self.readings}
+    def begin(self, init: InitFn, sims: Iterable[int]) -> Readings:
+        begun = []
+        for sim in sims:
+            data = self.starts[sim]
+            init(sim, data)
+            mujoco.mj_getState(self.model, data, self.batch.state[sim], STATE)
+            begun.append(data)
+        # Not from the batch: its state does not contain the forces of the initial readings.
+        return {name: np.stack([getattr(d, name) for d in begun]) for name in self.readings}
 
     def step(self) -> None:
         try:
@@ -133,15 +137,15 @@ class Together:
         self.batch.state[:] = state
 
 
-def stop_clock() -> None:
-    """Switch off MuJoCo's profile of itself, a tenth of a step.
+def disable_timer() -> None:
+    """Switch off MuJoCo's profiling of itself, a tenth of a step.
 
-    `mujoco.set_mjcb_time(None)` brings it back; a clock that somebody else has set stays.
+    `mujoco.set_mjcb_time(None)` brings it back; a timer that a user has set stays.
     """
     if mujoco.get_mjcb_time() is not None:
         return
     try:  # its setter takes no null, but the variable of its C interface does
-        library = ctypes.CDLL(mujoco._callbacks.__file__)  # and what it is linked to
+        library = ctypes.CDLL(mujoco._callbacks.__file__)  # and the libraries it links to
         ctypes.c_void_p.in_dll(library, "mjcb_time").value = None
-    except (OSError, ValueError):  # where symbols of linked libraries are not found: only slower
+    except (OSError, ValueError):  # symbols of linked libraries are not found: only slower
         pass

@@ -1,56 +1,57 @@
-"""A task seen through a frozen skill-conditioned policy: the action is the skill."""
+"""A task controlled through a frozen skill-conditioned policy: the action is the skill."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from comsd.envs.base import Array, Env, Step
-
-if TYPE_CHECKING:
-    from comsd.learners.base import Policy
-    from comsd.skills import SkillSpace
+from comsd.envs.base import Array, Env, Mask, PolicyFn, Step
+from comsd.skills import SkillSpace
 
 
 class SkillEnv:
-    """Each action in [-1, 1]^dim chooses the skill that acts for the next `hold` steps.
+    """Each action in [-1, 1]^dim selects the skill that acts for the next `hold` steps.
 
-    The reward is the sum of theirs, discounted from the moment of the choice.
+    The reward is the sum of their rewards, discounted from the first. When an episode ends in any
+    environment, the step ends there for all of them, and all select a skill anew.
     """
 
     def __init__(
         self,
         env: Env,
-        policy: Policy,
+        policy_fn_of: Callable[[Tensor], PolicyFn],  # of skills (N, dim), one per environment
         space: SkillSpace,
         hold: int = 1,
         discount: float = 1.0,
-        decode: bool = True,
+        decode: bool = True,  # map actions into the skill space, or use them as skills
     ) -> None:
-        self.env, self.policy, self.space = env, policy, space
+        self.env, self.policy_fn_of, self.space = env, policy_fn_of, space
         self.repeat, self.discount, self.decode = hold, discount, decode
-        self.num_envs, self.obs_dim, self.action_dim = env.num_envs, env.obs_dim, space.dim
-        self.obs_mean, self.obs_std = env.obs_mean, env.obs_std
+        self.num_envs, self.obs_spec, self.action_dim = env.num_envs, env.obs_spec, space.dim
         self.horizon = -(-env.horizon // hold)
-        self.obs: Array = np.empty((env.num_envs, env.obs_dim), np.float32)
+        self.obs: Array = np.zeros((env.num_envs, *env.obs_spec.shape), np.float32)
 
-    def reset(self) -> Array:
-        self.obs = self.env.reset()
+    def reset(self, where: Mask | None = None) -> Array:
+        self.obs = self.env.reset(where)
         return self.obs
 
     def step(self, action: Array) -> Step:
-        u = torch.from_numpy(action)
-        play = self.policy.player(self.space.decode(u) if self.decode else u, None)
-        total, weight = np.zeros(self.num_envs), 1.0
-        for _ in range(self.repeat):
-            self.obs, reward, last = self.env.step(play(self.obs))
-            total += weight * reward
+        skill = torch.from_numpy(action)
+        policy_fn = self.policy_fn_of(self.space.decode(skill) if self.decode else skill)
+        step = self.env.step(policy_fn(self.obs))
+        total, weight = step.reward.astype(np.float64), self.discount
+        for _ in range(self.repeat - 1):
+            if step.ended.any():
+                break
+            step = self.env.step(policy_fn(step.obs))
+            total += weight * step.reward
             weight *= self.discount
-            if last:
-                return Step(self.obs, total, True)
-        return Step(self.obs, total, False)
+        self.obs = step.obs
+        return step._replace(reward=total)
 
     def state_dict(self) -> dict[str, Any]:
         return {"env": self.env.state_dict(), "obs": self.obs}

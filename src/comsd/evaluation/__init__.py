@@ -1,27 +1,24 @@
-"""Looking at what was learned: one evaluator per family of environments."""
+"""Evaluation of skills and tasks: one evaluator per family of environments."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from comsd.evaluation.base import Evaluator
+from comsd.config import choose
+from comsd.evaluation.base import EvaluatedRun, Evaluator
 from comsd.evaluation.maze import MazeEvaluator
 from comsd.evaluation.robots import RobotEvaluator
 from comsd.evaluation.tasks import TaskEvaluator
 
-if TYPE_CHECKING:
-    from comsd.run import Run
-
-EVALUATORS: dict[str, Callable[[Run], Evaluator]] = {
+EVALUATORS: dict[str, Callable[[EvaluatedRun], Evaluator]] = {
     "maze": MazeEvaluator,
     "robots": RobotEvaluator,
     "tasks": TaskEvaluator,
 }
 
 
-def evaluator(run: Run) -> Evaluator:
-    return EVALUATORS[run.spec.families[0]](run)
+def make_evaluator(run: EvaluatedRun) -> Evaluator:
+    return choose("family of the environment", run.spec.families[0], EVALUATORS)(run)
 
 
-__all__ = ["EVALUATORS", "Evaluator", "evaluator"]
+__all__ = ["EVALUATORS", "EvaluatedRun", "Evaluator", "make_evaluator"]

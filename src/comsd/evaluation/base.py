@@ -1,61 +1,82 @@
-"""What the loop, the command line and the plots ask of an evaluation."""
+"""The interface of evaluators, and what they need of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-import torch
+import numpy as np
+from torch import Tensor
+
+from comsd.agents.base import Policy
+from comsd.config import Config
+from comsd.envs.base import Env
+from comsd.envs.specs import EnvSpec
+from comsd.methods.base import Method
+from comsd.skills import SkillSpace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from comsd.learners.base import Learner, Policy
+
+class EvaluationTable(Protocol):
+    def rows(self) -> list[dict[str, str]]: ...
 
 
-class Stopped(Exception):  # noqa: N818 (not an error)
-    """A signal came in the middle of a roll-out."""
+class EvaluatedRun(Protocol):
+    @property
+    def spec(self) -> EnvSpec: ...
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def space(self) -> SkillSpace: ...
+
+    @property
+    def selected_skill(self) -> Tensor:
+        """The skill of an adaptation, (Z,)."""
+        ...
+
+    @property
+    def evaluations(self) -> EvaluationTable:
+        """The evaluations during training."""
+        ...
+
+    def seeds(self) -> list[np.random.SeedSequence]: ...
+
+    def make_env(self, num_envs: int, seed: int, discount: float | None = None) -> Env:
+        """discount: of rewards within one action of a controller of skills."""
+        ...
 
 
-def never() -> bool:
-    return False
-
-
-@contextmanager
-def acting() -> Iterator[None]:
-    """For steps of a few simulations side by side, which share the threads of the process.
-
-    The products of so few rows are small: torch's threads would mostly wait, and in waiting keep
-    the simulator's from running. Make the environment outside.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+def evaluation_seed(run: EvaluatedRun) -> int:
+    """Independent of all seeds of training."""
+    return int(run.seeds()[3].generate_state(1)[0])
 
 
 class Evaluator(Protocol):
-    """Rolls out what a run has learned and says what it does."""
+    """Rolls out the policy of a run and computes metrics of its behaviour."""
 
     meanings: ClassVar[dict[str, str]]  # of every metric
-    headline: dict[str, str]  # short names of the few metrics that progress shows
-    bounds: dict[str, float]  # what stands for a published claim here; may be empty
-    at_start: ClassVar[bool]  # is there something to see before the first step?
+    at_start: ClassVar[bool]  # evaluate before the first step of training, too
+    progress_metrics: dict[str, str]  # the few metrics that the progress line shows: short names
+    bounds: dict[str, float]  # of metrics, that stand for a claim of the paper; may be empty
 
-    def follow(self, learner: Learner, stopped: Callable[[], bool]) -> dict[str, float] | None:
-        """The metrics to keep an eye on in training; few enough to cost little.
-
-        None if `stopped` says so before it is done.
-        """
+    def evaluate_during_training(
+        self,
+        policy: Policy,
+        method: Method,
+        selected_skill: Tensor | None,
+        stopped: Callable[[], bool],
+    ) -> dict[str, float] | None:
+        """Metrics cheap enough to compute often; None if `stopped()` before they are complete."""
         ...
 
-    def measure(self, policy: Policy | None, **options: bool) -> dict[str, float]:
-        """The metrics of a policy, or of random actions if there is none."""
+    def evaluate(self, policy: Policy | None, **options: bool) -> dict[str, float]:
+        """All metrics of a policy, or of random actions if it is None."""
         ...
 
     def draw(self, axes: Axes, policy: Policy) -> None:
-        """What each skill does, in one picture."""
+        """All skills in one figure, or the learning curve of a task."""
         ...

@@ -1,6 +1,6 @@
-"""How well do skills explore a maze, and can they be told apart? Numbers, not pictures.
+"""Evaluation of skills in a maze: how well they cover it, and whether they differ.
 
-"Cells touched at least once" is not among them: a random policy touches them all.
+"Cells visited at least once" is not a metric here: a random policy visits them all.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 from scipy.special import entr
+from torch import Tensor
 
+from comsd.agents.base import Policy, make_policy_fn
 from comsd.envs.maze import MAZES, Maze, MazeEnv
-from comsd.evaluation.base import Stopped, never
-from comsd.learners.base import Learner, Policy
+from comsd.evaluation.base import EvaluatedRun, evaluation_seed
+from comsd.methods.base import Method
 from comsd.skills import SkillSpace
+from comsd.training.rollout import Stopped, never, random_policy_fn, rollout
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from comsd.run import Run
 
 Cells = NDArray[np.int64]
 
@@ -66,7 +66,7 @@ CLAIMS: dict[int, dict[str, float]] = {  # skills: what the paper's figure shows
 }
 
 
-def rollouts(
+def maze_rollouts(
     maze: Maze,
     policy: Policy | None,
     space: SkillSpace,
@@ -79,26 +79,23 @@ def rollouts(
 ) -> tuple[NDArray[np.float32], Cells]:
     """Positions (skills, rollouts, time, 2) and the cells they are in, (skills, rollouts, time).
 
-    Without a policy of uniformly random actions. A position in float32 may lie on a wall, so the
-    environment says which side it is on. Raises `Stopped` when `stopped` says so.
+    Without a policy, actions are uniformly random. Cells are the environment's: a position rounded
+    to float32 may lie on a wall.
     """
     skills = space.grid(space.dim)
     env_seed, action_seed = np.random.SeedSequence(seed).generate_state(2)
     rng = np.random.default_rng(action_seed)
     env = MazeEnv(maze, len(skills) * per_skill, int(env_seed), fixed_start=not random_start)
-    skill = skills.repeat_interleave(per_skill, 0)
-    path, cells = [env.reset()], [env.cell]
-    for _ in range(env.horizon):
-        if stopped():
-            raise Stopped
-        if policy is None:
-            action = rng.uniform(-1, 1, (env.num_envs, 2)).astype(np.float32)
-        else:
-            obs = torch.from_numpy(path[-1])
-            action = policy.act(obs, skill, None if greedy else rng).cpu().numpy()
-        path.append(env.step(action).obs)
+    if policy is None:
+        policy_fn = random_policy_fn(env.action_dim, env.num_envs, rng)
+    else:
+        skill = skills.repeat_interleave(per_skill, 0)
+        policy_fn = make_policy_fn(policy, skill, None if greedy else rng)
+    path, cells = [], [np.full(env.num_envs, maze.number[maze.start])]
+    for step in rollout(env, policy_fn, stopped=stopped):
+        path += [step.next_obs] if path else [step.obs, step.next_obs]
         cells.append(env.cell)
-    shape = len(skills), per_skill, env.horizon + 1
+    shape = len(skills), per_skill, len(path)
     return np.stack(path, 1).reshape(*shape, 2), np.stack(cells, 1).reshape(shape)
 
 
@@ -134,8 +131,8 @@ def identification(ends: NDArray[np.float32], label: Cells) -> float:
 def jensen_shannon(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
     """Distance in [0, 1] between distributions along the last axis: the root of their divergence
     in bits."""
-    apart = entr((p + q) / 2) - (entr(p) + entr(q)) / 2
-    return np.sqrt(np.maximum(apart.sum(-1) / math.log(2), 0.0))
+    divergence = entr((p + q) / 2) - (entr(p) + entr(q)) / 2
+    return np.sqrt(np.maximum(divergence.sum(-1) / math.log(2), 0.0))
 
 
 def owners(ends: Cells, places: list[set[int]]) -> list[int | None]:
@@ -148,14 +145,14 @@ def owners(ends: Cells, places: list[set[int]]) -> list[int | None]:
     return result
 
 
-def measure(
+def maze_metrics(
     maze: Maze,
     paths: NDArray[np.float32],
     cells: Cells,
     seed: int = 0,
     stopped: Callable[[], bool] = never,
 ) -> dict[str, float]:
-    """All metrics of what `rollouts` returns. Raises `Stopped` when `stopped` says so."""
+    """All metrics of the result of `maze_rollouts`; raises `Stopped` as they do."""
     num_skills, per_skill, length = cells.shape
     num_cells, log_skills = len(maze.cells), math.log(num_skills)
     label = np.repeat(np.arange(num_skills), per_skill)
@@ -163,8 +160,8 @@ def measure(
     counts = np.stack([np.bincount(c.ravel(), minlength=num_cells) for c in cells])
     share = counts / counts.sum(1, keepdims=True)  # (skills, cells)
 
-    when = np.random.default_rng(seed).integers(1, length, size=(num_skills, per_skill, 1))
-    sometime = np.take_along_axis(cells, when, 2)
+    time = np.random.default_rng(seed).integers(1, length, size=(num_skills, per_skill, 1))
+    at_random_time = np.take_along_axis(cells, time, 2)
     arms, branches = owners(ends, maze.arms), owners(ends, maze.branches)
     rows = []
     for i in range(num_skills - 1):
@@ -185,7 +182,7 @@ def measure(
         "end_depth": float(maze.depth[ends].mean()),
         "identification": identification(paths[:, :, -1].reshape(-1, 2), label),
         "end_information": corrected_information(label, ends.ravel()) / log_skills,
-        "time_information": corrected_information(label, sometime.ravel()) / log_skills,
+        "time_information": corrected_information(label, at_random_time.ravel()) / log_skills,
         "occupancy_distance": float(np.mean(distances)),
         "nearest_occupancy_distance": float(np.min(distances)),
         "duplicate_pairs": float(np.sum(distances < DUPLICATES)),
@@ -199,41 +196,50 @@ class MazeEvaluator:
 
     meanings: ClassVar[dict[str, str]] = MEANINGS
     at_start: ClassVar[bool] = False
-    headline: dict[str, str] = {
+    progress_metrics: dict[str, str] = {
         "occupancy_entropy": "coverage",
         "identification": "5-NN",
         "end_information": "I(z;end)",
     }
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: EvaluatedRun) -> None:
         settings = run.config.run
         self.maze = MAZES[run.spec.name.removeprefix("maze-")]
         self.space, self.per_skill = run.space, settings.rollouts
-        self.seed = int(run.seeds()[3].generate_state(1)[0])  # apart from all training
-        self.stopped = never
-        named = run.spec.name == "maze-tree" and settings.space == "one-hot"
-        self.bounds = CLAIMS.get(settings.skills, {}) if named else {}
+        self.seed = evaluation_seed(run)
+        claimed = run.spec.name == "maze-tree" and settings.space == "one-hot"
+        self.bounds = CLAIMS.get(settings.skills, {}) if claimed else {}
 
-    def follow(self, learner: Learner, stopped: Callable[[], bool]) -> dict[str, float] | None:
-        self.stopped = stopped
+    def evaluate_during_training(
+        self,
+        policy: Policy,
+        method: Method,
+        selected_skill: Tensor | None,
+        stopped: Callable[[], bool],
+    ) -> dict[str, float] | None:
         try:
-            return self.measure(learner.agent)
+            return self.metrics(policy, stopped)
         except Stopped:
             return None
-        finally:
-            self.stopped = never
 
-    def measure(self, policy: Policy | None, **options: bool) -> dict[str, float]:
-        what, stopped = (self.maze, policy, self.space, self.per_skill, self.seed), self.stopped
-        seen = rollouts(*what, stopped=stopped, **options)
-        return measure(self.maze, *seen, self.seed, stopped)
+    def evaluate(self, policy: Policy | None, **options: bool) -> dict[str, float]:
+        return self.metrics(policy, never, **options)
+
+    def metrics(
+        self, policy: Policy | None, stopped: Callable[[], bool], **options: bool
+    ) -> dict[str, float]:
+        paths, cells = maze_rollouts(
+            self.maze, policy, self.space, self.per_skill, self.seed, stopped=stopped, **options
+        )
+        return maze_metrics(self.maze, paths, cells, self.seed, stopped)
 
     def draw(self, axes: Axes, policy: Policy) -> None:
-        draw_maze(axes, self.maze, rollouts(self.maze, policy, self.space, SHOWN, self.seed)[0])
+        paths, _ = maze_rollouts(self.maze, policy, self.space, SHOWN, self.seed)
+        draw_maze(axes, self.maze, paths)
 
 
 def skill_colours(n: int) -> list[tuple[float, ...]]:
-    import matplotlib  # only who draws waits for it
+    import matplotlib  # slow to import
 
     if n <= 20:  # the first n of a palette, as integers select them
         return [matplotlib.colormaps["tab10" if n <= 10 else "tab20"](i) for i in range(n)]

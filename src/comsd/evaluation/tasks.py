@@ -1,4 +1,4 @@
-"""How well a task is done: returns of whole episodes, all run side by side.
+"""Evaluation on a task: returns of whole episodes, in parallel environments.
 
 The score of fine-tuning is the return with mean actions; a controller of skills is scored with its
 exploration noise, as in the paper, and without it.
@@ -13,33 +13,32 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from comsd.envs.base import Array
+from comsd.agents.base import Policy, make_policy_fn
 from comsd.errors import InputError
-from comsd.evaluation.base import Stopped, acting, never
-from comsd.learners.base import Learner, Policy
+from comsd.evaluation.base import EvaluatedRun, evaluation_seed
+from comsd.methods.base import Method
+from comsd.training.rollout import Stopped, never, random_policy_fn, rollout
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from comsd.run import Run
-
 
 class TaskEvaluator:
-    """`run.rollouts` episodes, always from the same starts for the same run."""
+    """`run.rollouts` episodes, always from the same initial states for the same run."""
 
     meanings: ClassVar[dict[str, str]] = {
         "return": "mean return of the episodes; 1000 is the most",
         "return_sd": "standard deviation over the episodes",
         "return_without_noise": "mean return with the controller's mean actions",
     }
-    headline: dict[str, str] = {"return": "return", "ddpg/q": "Q"}
     at_start: ClassVar[bool] = True
+    progress_metrics: dict[str, str] = {"return": "return", "ddpg/q": "Q"}
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: EvaluatedRun) -> None:
         self.run, self.bounds = run, dict[str, float]()
         self.combined = run.config.run.stage == "combine"
         self.episodes = run.config.run.rollouts
-        self.seed = int(run.seeds()[3].generate_state(1)[0])  # apart from all training
+        self.seed = evaluation_seed(run)
 
     def returns(
         self,
@@ -52,46 +51,45 @@ class TaskEvaluator:
         """(episodes,); without a policy, of random actions."""
         env = self.run.make_env(self.episodes, self.seed, discount=1.0)
         rng = np.random.default_rng(self.seed)
-        shape = self.episodes, env.action_dim
-
-        def at_random(_: Array, /) -> Array:
-            return rng.uniform(-1, 1, shape).astype(np.float32)
-
-        drawn = rng if noise else None
-        play = policy.player(skill.expand(self.episodes, -1), drawn) if policy else at_random
-        total, obs, last = np.zeros(self.episodes), env.reset(), False
-        with acting():
-            while not last:
-                if stopped():
-                    raise Stopped
-                obs, reward, last = env.step(play(obs))
-                total += reward
+        if policy is None:
+            policy_fn = random_policy_fn(env.action_dim, env.num_envs, rng)
+        else:
+            skills = skill.expand(self.episodes, -1)
+            policy_fn = make_policy_fn(policy, skills, rng if noise else None)
+        total = np.zeros(self.episodes)
+        for step in rollout(env, policy_fn, stopped=stopped):
+            total += np.where(step.alive, step.reward, 0)
         return total
 
     def score(
-        self, policy: Policy | None, skill: Tensor, stopped: Callable[[], bool]
+        self, policy: Policy | None, skill: Tensor, stopped: Callable[[], bool] = never
     ) -> dict[str, float]:
         returns = self.returns(policy, skill, noise=self.combined, stopped=stopped)
-        figures = {"return": float(returns.mean()), "return_sd": float(returns.std())}
+        metrics = {"return": float(returns.mean()), "return_sd": float(returns.std())}
         if self.combined:
-            calm = self.returns(policy, skill, stopped=stopped)
-            figures["return_without_noise"] = float(calm.mean())
-        return figures
+            without_noise = self.returns(policy, skill, stopped=stopped)
+            metrics["return_without_noise"] = float(without_noise.mean())
+        return metrics
 
-    def follow(self, learner: Learner, stopped: Callable[[], bool]) -> dict[str, float] | None:
-        skill = learner.settled
-        if skill is None:  # the rule is still searching
+    def evaluate_during_training(
+        self,
+        policy: Policy,
+        method: Method,
+        selected_skill: Tensor | None,
+        stopped: Callable[[], bool],
+    ) -> dict[str, float] | None:
+        if selected_skill is None:  # the selection is not complete
             return {}
         try:
-            return self.score(learner.agent, skill, stopped)
+            return self.score(policy, selected_skill, stopped)
         except Stopped:
             return None
 
-    def measure(self, policy: Policy | None, **options: bool) -> dict[str, float]:
+    def evaluate(self, policy: Policy | None, **options: bool) -> dict[str, float]:
         if any(options.values()):
             name = next(name for name, value in options.items() if value)
             raise InputError(f"{name} is for pre-training runs; tasks are scored in one way")
-        return self.score(policy, self.run.skill, never)
+        return self.score(policy, self.run.selected_skill)
 
     def draw(self, axes: Axes, policy: Policy) -> None:
         """The learning curve."""
@@ -103,6 +101,6 @@ class TaskEvaluator:
                 axes.plot(steps, values, style, label=name.replace("_", " "), markersize=4)
         axes.set_xlabel("environment steps")
         axes.set_ylabel("return")
-        axes.set_ylim(0, 1.05 * axes.get_ylim()[1])  # zero is in sight, and so is the highest point
+        axes.set_ylim(0, 1.05 * axes.get_ylim()[1])  # from zero, with a margin above the curve
         if rows:
             axes.legend(frameon=False)

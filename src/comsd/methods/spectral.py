@@ -43,11 +43,11 @@ class SpectralLinear(nn.Linear):
         """Keep one iteration; once per optimiser step."""
         self.block.copy_(self.singular_vectors()[2])
 
-    def forward(self, x: Tensor) -> Tensor:
-        with torch.autocast(x.device.type, enabled=False):  # in float32, also under bf16
+    def forward(self, input: Tensor) -> Tensor:
+        with torch.autocast(input.device.type, enabled=False):  # in float32, also under bf16
             u, v, _ = self.singular_vectors()
             sigma = u @ self.weight @ v  # differentiable: gradients flow through W / sigma(W)
-        return F.linear(x, self.weight / sigma, self.bias)
+        return F.linear(input, self.weight / sigma, self.bias)
 
 
 class SpectralMLP(Network):

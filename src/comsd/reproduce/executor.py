@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Protocol
 
 from comsd.errors import InputError, Interrupted, RunError
-from comsd.loop import graceful_stop
-from comsd.methods.files import LOADED
+from comsd.registry import LOADED
 from comsd.reproduce.plan import Job, Plan, note_exhibit
+from comsd.training.trainer import graceful_stop
 
 ATTEMPTS = 3
 LOOK_EVERY = 0.2  # seconds

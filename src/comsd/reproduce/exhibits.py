@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from comsd.config import choose
-from comsd.envs import ENVS
 from comsd.errors import InputError
-from comsd.methods import METHODS
+from comsd.registry import ENVS, METHODS
 
 Shown = Literal["finetune", "combine", "analyse", "maze"]
 

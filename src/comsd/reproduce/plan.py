@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +13,14 @@ from typing import Any
 import torch
 
 from comsd import checkpoint
-from comsd.adaptation import COMBINED_STEPS, resolve_scratch
-from comsd.config import choose, resolve
-from comsd.envs import env_spec
+from comsd.adaptation import COMBINED_STEPS
+from comsd.config import choose
 from comsd.errors import InputError
-from comsd.methods import METHODS
+from comsd.registry import METHODS, env_spec
 from comsd.reproduce.exhibits import Arm, Exhibit
-from comsd.run import Run
+from comsd.resolve import resolve, resolve_scratch
+from comsd.runs import factory
+from comsd.runs.run import Run
 
 START = 5.0  # seconds to start a process and build what it needs
 ANALYSIS = 30.0  # seconds to roll out and draw the sweeps
@@ -189,21 +189,20 @@ def seconds_of(job: Job) -> float:
 @cache
 def pace(method: str | None, env: str, preset: str) -> tuple[float, int]:
     """Seconds per environment step, measured over a few cycles, and the number of steps."""
-    early = {"random_steps": 8} if env_spec(env).agent == "ddpg" else {}
+    early = {"random_steps": 8} if next(iter(env_spec(env).agents)) == "ddpg" else {}
     if method is None:
-        config, sources = resolve_scratch(env, preset, agent=early)
+        config = resolve_scratch(env, preset, train=early)
     else:
-        config, sources = resolve(method, env, preset, agent=early)
+        config = resolve(method, env, preset, train=early)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as the workers
-    with tempfile.TemporaryDirectory() as place:
-        learner = Run.create(Path(place) / "run", config, sources).learner()
-        while not learner.cycle():
-            pass
-        began, before = time.perf_counter(), learner.steps
-        for _ in range(MEASURED):
-            learner.cycle()
-        per_step = (time.perf_counter() - began) / (learner.steps - before)
+    trainer = factory.make_trainer(config, None, factory.make_training_env(config, None))
+    while not trainer.train_step():
+        pass
+    began, before = time.perf_counter(), trainer.steps
+    for _ in range(MEASURED):
+        trainer.train_step()
+    per_step = (time.perf_counter() - began) / (trainer.steps - before)
     torch.set_num_threads(threads)
     s = config.run
     return per_step + EVALUATION / s.evaluate_every, s.steps

@@ -27,12 +27,12 @@ import numpy as np
 from comsd import checkpoint
 from comsd.adaptation import FinetuneSettings
 from comsd.errors import InputError, RunError
-from comsd.evaluation import evaluator
-from comsd.methods import METHODS
+from comsd.evaluation import make_evaluator
+from comsd.registry import METHODS
 from comsd.reproduce.exhibits import COMPARED, EXHIBITS, Exhibit, Shown
 from comsd.reproduce.plan import analysis_of, asked_exhibits
 from comsd.reproduce.statistics import Summary, interval, summarise
-from comsd.run import Run
+from comsd.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -182,7 +182,7 @@ def returns_section(exhibit: Exhibit, stage: Shown, found: list[Found]) -> Secti
         notes.append("skill rules: " + ", ".join(f"{arm} {rules[arm]}" for arm in sorted(rules)))
     steps = sorted({f.run.config.run.steps for f in mine})
     notes.append(f"steps of adaptation: {', '.join(f'{n:,}' for n in steps)}")
-    sources = {f.run.source.config.run.steps for f in mine if f.stage != "scratch"}
+    sources = {source.config.run.steps for f in mine if (source := f.run.source)}
     notes.append(f"of pre-training: {', '.join(f'{n:,}' for n in sorted(sources))}")
     notes += mixed(mine)
     return Section(exhibit, stage, cells, [curves(tasks, arms, mine)], notes)
@@ -194,7 +194,9 @@ def mixed(found: list[Found]) -> list[str]:
     for f in found:
         c = f.run.config.to_json()
         c["adapt"].pop("source", None)
-        settings = json.dumps([c["adapt"], c["agent"], c["run"]["steps"]], sort_keys=True)
+        settings = json.dumps(
+            [c["adapt"], c["agent"], c["train"], c["run"]["steps"]], sort_keys=True
+        )
         kinds.setdefault(f"{f.arm} on {f.env}", set()).add(settings)
     return [
         f"settings differ between the runs of {name}" for name, s in kinds.items() if len(s) > 1
@@ -271,7 +273,7 @@ def maze_section(exhibit: Exhibit, found: list[Found]) -> Section | None:
         axes.axis("off")
         first = next((f for f in mine if (f.env, f.arm) == (label, arm)), None)
         if first:
-            evaluator(first.run).draw(axes, first.run.policy)
+            make_evaluator(first.run).draw(axes, first.run.policy)
             axes.set_title(f"{arm}, {label.rpartition('-')[2]} skills", fontsize=10)
     return Section(exhibit, "maze", cells, [figure], ["pictures: the first seed"])
 

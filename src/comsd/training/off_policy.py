@@ -93,7 +93,7 @@ class OffPolicyTrainer(Trainer):
         self.replay.begin(self.obs, np.ones(env.num_envs, bool))
 
     @staticmethod
-    def check(config: Config, space: SkillSpace, env: Env) -> None:
+    def check(config: Config, space: SkillSpace, env: Env, /) -> None:
         """Raise InputError where a run could not start or would never learn."""
         c = config.train
         assert isinstance(c, OffPolicySettings)

@@ -57,7 +57,7 @@ class OnPolicyTrainer(Trainer):
         self.steps = 0  # environment steps taken
 
     @staticmethod
-    def check(config: Config, _space: SkillSpace, env: Env) -> None:
+    def check(config: Config, _space: SkillSpace, env: Env, /) -> None:
         """Raise InputError where a run could not start, or would teach a skill that did not act."""
         method, agent, train = config.method, config.agent, config.train
         assert isinstance(method, MethodConfig)

@@ -1,6 +1,6 @@
-"""A run's skills, one by one: how active, how high, how fast, how much turning.
+"""The skills of a run one by one: activity, height, speed, spin.
 
-Every sweep is rolled out once; figures, tables, drawings and video are made from that.
+Every sweep is rolled out once; metrics, tables, figures and video are made from that.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from torch import Tensor
 from comsd import checkpoint
 from comsd.config import choose
 from comsd.errors import InputError
-from comsd.evaluation.robots import MEAN_NEIGHBOURS, SWEEPS, Motion, RobotEvaluator, akd, sweeps
+from comsd.evaluation.metrics import MEAN_NEIGHBOURS, akd, sweep_metrics
+from comsd.evaluation.sweeps import SWEEPS, skill_sweeps
+from comsd.runs import Run
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from comsd.run import Run
+    from comsd.analysis.motion import Motion
 
 DPI = 150
-SUMMARIES = {  # as the paper calls them: our metrics
+SUMMARIES = {  # the paper's names: our metrics
     "AKD maximum": "akd_max",
     "AKD range": "akd_range",
     "AKD variance": "akd_variance",
@@ -50,9 +52,9 @@ class SkillFigures:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What the skills of a robot's run do."""
+    """The skills of a robot's run."""
 
-    step: int  # at which the skills were looked at
+    step: int  # of the checkpoint
     metrics: dict[str, float]
     skills: list[SkillFigures]
     spin_unit: str
@@ -87,31 +89,32 @@ def describe(sweep: str, names: list[str], motion: Motion) -> list[SkillFigures]
 def analyse_robot(
     run: Run, folder: Path, sweep: str, video: bool, report: Callable[[str], None]
 ) -> Analysis:
-    """Measure all sweeps, draw one as strips and, if asked for, as a video."""
-    from comsd.analysis.figure import SweepFigures, draw_analysis  # only who draws waits for them
+    """Metrics of all sweeps; one of them drawn as strips and, if asked for, as a video."""
+    from comsd.analysis.figure import SweepFigures, draw_analysis  # slow to import
+    from comsd.analysis.motion import skill_motion
     from comsd.analysis.strips import control_step, draw_strips
     from comsd.analysis.video import write_video
+    from comsd.envs.robots import load_robot
 
-    look, policy = RobotEvaluator(run), run.policy
-    vectors = sweeps(run.space)
-    choose("sweep", sweep, {name: SWEEPS[name] for name in vectors})
+    robot, policy, sweeps = load_robot(run.spec.name), run.policy, skill_sweeps(run.space)
+    choose("sweep", sweep, {name: SWEEPS[name] for name in sweeps})
     make_folder(folder)
-    motions = {name: look.watch(policy, skills) for name, skills in vectors.items()}
-    names = {name: labels(run.space, name, skills) for name, skills in vectors.items()}
+    motions = {name: skill_motion(robot.name, policy, skills) for name, skills in sweeps.items()}
+    names = {name: labels(run.space, name, skills) for name, skills in sweeps.items()}
     metrics: dict[str, float] = {}
     rows: list[SkillFigures] = []
     drawn: dict[str, SweepFigures] = {}
     for name, motion in motions.items():
-        figures, table = look.figures(name, motion.states), describe(name, names[name], motion)
+        values, table = sweep_metrics(name, motion.states), describe(name, names[name], motion)
         activity = np.array([row.akd for row in table])
         keys = {title: f"{key}_{name}" for title, key in SUMMARIES.items()}
-        summary = {title: figures[key] for title, key in keys.items() if key in figures}
+        summary = {title: values[key] for title, key in keys.items() if key in values}
         means = motion.states.mean(1, dtype=np.float64)
         drawn[name] = SweepFigures(names[name], activity, means, summary)
-        metrics |= figures
+        metrics |= values
         rows += table
 
-    s, robot, shown = run.config.run, look.robot, motions[sweep]
+    s, shown = run.config.run, motions[sweep]
     title = f"{s.method} on {s.env}, seed {s.seed}"
     files = {name: folder / name for name in ("skills.csv", "analysis.png", "strips.png")}
     checkpoint.replace_file(files["skills.csv"], as_csv(rows))

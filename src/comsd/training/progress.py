@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
 LINE_EVERY = 10.0  # seconds between lines when there is no terminal
-REFRESH = 0.2  # seconds between looks
+REFRESH = 0.2  # seconds between updates
 
 
 class Progress:
@@ -26,6 +27,8 @@ class Progress:
         self.bar: Bar | None = None
         if sys.stderr.isatty():
             from rich.console import Console
+            from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
 
             self.bar = Bar(
                 TextColumn("{task.percentage:>3.0f}%"),

@@ -1,0 +1,86 @@
+"""The `comsd` command: parses, calls the functions of the Python API, prints."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import version
+
+from comsd.cli import console
+from comsd.cli.console import fail, say
+from comsd.config import choose
+from comsd.errors import InputError, Interrupted, RunError
+
+USAGE = """\
+comsd: unsupervised skill discovery
+
+  comsd pretrain METHOD --env ENV [--preset P] [--run DIR] ...   discover skills
+  comsd finetune RUN --task TASK ...   go on from one skill with a task's reward
+  comsd finetune --scratch --task TASK the same without pre-training: the reference
+  comsd combine RUN --task TASK ...    learn which skill to use when
+  comsd resume RUN [--steps N]         continue a run, exactly where it stopped, or beyond its end
+  comsd evaluate RUN [--json]          measure and draw what the skills do
+  comsd analyse RUN [--video]          a robot's skills one by one: tables, poses, video
+  comsd reproduce EXHIBIT ...          all runs behind a table or figure of the paper, and a report
+  comsd report DIR                     the report alone: our numbers beside the paper's
+  comsd methods                        the methods
+  comsd envs                           the environments and their tasks
+  comsd config METHOD --env ENV        every setting, its value and its source
+  comsd doctor                         what works on this machine, and what to install
+
+  comsd COMMAND --help                 what each option means
+  comsd COMMAND --method-file FILE     with the methods that a Python file of yours defines
+"""
+
+COMMANDS = {  # command: the module with the function of its name, loaded when it is called
+    "pretrain": "train",
+    "finetune": "train",
+    "combine": "train",
+    "resume": "train",
+    "evaluate": "results",
+    "analyse": "results",
+    "reproduce": "reproduce",
+    "report": "reproduce",
+    "methods": "lists",
+    "envs": "lists",
+    "config": "train",
+    "doctor": "lists",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Entry point of the `comsd` command."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
+        dispatch(list(sys.argv[1:] if argv is None else argv))
+
+
+def dispatch(argv: list[str]) -> None:
+    """Carry out a command; every failure is one sentence and an exit code."""
+    try:
+        if not argv or argv[0] in ("-h", "--help"):
+            print(USAGE)
+            return
+        if argv[0] == "--version":
+            print(version("comsd"))
+            return
+        argv = console.register_method_files(argv)
+        command = argv[0] if argv else ""
+        module = import_module(f"comsd.cli.{choose('command', command, COMMANDS)}")
+        getattr(module, command)(argv[1:])
+    except InputError as error:
+        fail(str(error), 2)
+    except RunError as error:
+        fail(str(error), 1)
+    except Interrupted as stop:
+        fail(str(stop), 128 + stop.signal)
+    except KeyboardInterrupt:
+        fail("interrupted; what was saved is kept, and `comsd resume` continues a run", 130)
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        fail(f"{error.filename}: {error.strerror}", 2)
+    except BrokenPipeError:  # of `comsd ... | head`, say
+        sys.stderr.close()
+    except OSError as error:  # a full disk, say
+        fail(f"{error.filename or 'output'}: {error.strerror}", 1)

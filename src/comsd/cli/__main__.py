@@ -1,0 +1,5 @@
+"""`python -m comsd.cli` is `comsd`."""
+
+from comsd.cli import main
+
+main()

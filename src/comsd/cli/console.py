@@ -1,0 +1,87 @@
+"""What all commands print and how."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, get_args
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from comsd.options import Option
+
+METHOD_FILES: list[Path] = []  # that the command names
+
+
+def register_method_files(argv: list[str]) -> list[str]:
+    """Run the files of the user's methods; returns argv without them."""
+    METHOD_FILES.clear()
+    if not any(argument.partition("=")[0] == "--method-file" for argument in argv):
+        return argv
+    from comsd.options import pop_option
+    from comsd.registry import register_file
+
+    file, argv = pop_option(argv, "--method-file")
+    while file is not None:
+        register_file(file)
+        METHOD_FILES.append(Path(file).resolve())
+        file, argv = pop_option(argv, "--method-file")
+    return argv
+
+
+def called() -> str:
+    """How the user can call this command: by name if it is on the path, else as now."""
+    now = Path(sys.argv[0])
+    return str(now) if now.name == "comsd" and not shutil.which("comsd") else "comsd"
+
+
+def pasteable(message: str) -> str:
+    """The commands in a message as the user can call them."""
+    files = "".join(f" --method-file {path}" for path in METHOD_FILES)
+    return re.sub("`comsd ([^`]+)`", lambda said: f"`{called()} {said[1]}{files}`", message)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    print(f"comsd: {pasteable(message)}", file=sys.stderr)
+    sys.exit(code)
+
+
+def say(message: str) -> None:
+    with contextlib.suppress(OSError):  # the terminal is gone: training goes on
+        print(pasteable(message), file=sys.stderr, flush=True)
+
+
+def new_table(*columns: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    return Table(*columns, box=box.SIMPLE)
+
+
+def show(table: Table) -> None:
+    """Full width without a terminal, so that output can be searched and piped."""
+    from rich.console import Console
+
+    console = Console() if sys.stdout.isatty() else Console(width=200)
+    console.print(table)
+
+
+def show_help(usage: str, options: Sequence[Option], about: str = "") -> NoReturn:
+    """Every option with the values it takes, its default and its meaning."""
+    from rich.markup import escape
+
+    print(f"usage: {usage} [OPTIONS]\n" + (f"\n{about}\n" if about else ""))
+    table = new_table("option", "value", "meaning")
+    for option in options:
+        kind = "|".join(map(str, get_args(option.type))) or option.type.__name__.upper()
+        name, value = option.name, "" if option.type is bool else kind
+        name += f", {option.off}" if option.off else ""
+        default = f" (default: {option.default})" if option.default is not None else ""
+        table.add_row(name, value, escape(option.help + default))
+    show(table)
+    sys.exit(0)

@@ -1,0 +1,53 @@
+"""What there is, and whether it works here."""
+
+from __future__ import annotations
+
+import sys
+
+from comsd.cli.console import new_table, show
+from comsd.errors import InputError, RunError
+from comsd.registry import AGENTS, ENVS, METHODS
+
+
+def methods(argv: list[str]) -> None:
+    reject(argv, "methods")
+    columns = ("method", "skill spaces", "critic", "fine-tuned skill", "extension points", "status")
+    table = new_table(*columns, "paper")
+    usual = AGENTS["ddpg"].train_settings()
+    for name, method in METHODS.items():
+        spaces, points = (s.kind for s in method.spaces), method.extension_points(usual)
+        row = (", ".join(spaces), method.critic, method.finetuning_rule, ", ".join(points))
+        table.add_row(name, *row, method.status, method.paper)
+    show(table)
+
+
+def envs(argv: list[str]) -> None:
+    reject(argv, "envs")
+    table = new_table("environment", "skills", "presets", "agents", "what it is", "tasks")
+    for name, spec in ENVS.items():
+        presets = ", ".join(f"{p} {v['run.steps'].value:,}" for p, v in spec.presets.items())
+        skills = f"{spec.values['run.skills'].value} {spec.values['run.space'].value}"
+        agents, tasks = ", ".join(spec.agents), ", ".join(spec.tasks)
+        table.add_row(name, skills, presets, agents, spec.summary, tasks)
+    show(table)
+
+
+def doctor(argv: list[str]) -> None:
+    reject(argv, "doctor", "says what works on this machine and what to install")
+    from comsd.doctor import examine
+
+    findings = examine()
+    table = new_table("", "works", "found", "what to do")
+    for f in findings:
+        table.add_row(f.what, "yes" if f.works else "no", f.found, "" if f.works else f.advice)
+    show(table)
+    if broken := [f.what for f in findings if f.essential and not f.works]:
+        raise RunError(f"comsd cannot work here: {', '.join(broken)}")
+
+
+def reject(argv: list[str], command: str, does: str | None = None) -> None:
+    if argv and argv[0] in ("-h", "--help"):
+        print(f"comsd {command}: {does or f'lists all {command}'}; takes no options")
+        sys.exit(0)
+    if argv:
+        raise InputError(f"{argv[0]} is not an option: `comsd {command}` takes none")

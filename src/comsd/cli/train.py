@@ -1,0 +1,168 @@
+"""Commands that train, and `config`, which shows what a training would have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, NoReturn
+
+import comsd
+from comsd.adaptation import combined_steps
+from comsd.cli.console import new_table, say, show, show_help
+from comsd.config import Config, RunSettings, Settings
+from comsd.errors import InputError
+from comsd.options import (
+    Option,
+    choosable,
+    overrides_of,
+    parse,
+    peek_option,
+    pop_option,
+    setting_options,
+    wants_help,
+)
+from comsd.registry import ENVS, METHODS, TASKS, env_spec
+from comsd.resolve import (
+    resolve,
+    resolve_combine,
+    resolve_finetune,
+    setting_classes,
+)
+
+# --- pretrain, config -----------------------------------------------------------------------------
+
+
+class Chosen(NamedTuple):
+    """A pre-training that argv asks for."""
+
+    method: str
+    env: str | None
+    preset: str
+    run: Path | None
+    overrides: dict[str, Any]
+
+    def resolve(self) -> Config:
+        return resolve(self.method, self.env or RunSettings.env, self.preset, **self.overrides)
+
+
+def chosen(command: str, argv: list[str]) -> Chosen:
+    """Which options there are depends on the method, the environment and the agent."""
+    usage, listing = f"comsd {command} METHOD", ", ".join(METHODS)
+    if argv and argv[0] in ("-h", "--help"):
+        argv = ["comsd", *argv]
+    if not argv or argv[0].startswith("-"):
+        raise InputError(f"method is missing: {usage} --env ENV; allowed: {listing}")
+    method, rest = argv[0], argv[1:]
+    env, agent = peek_option(rest, "--env"), peek_option(rest, "--agent")
+    preset = peek_option(rest, "--preset") or RunSettings.preset
+    classes = setting_classes(method, env or RunSettings.env, agent)
+    options = setting_options(classes, "pretrain")
+    if wants_help(rest):
+        named: dict[str, Any] = {"agent": agent} if agent else {}
+        base = resolve(method, env or RunSettings.env, preset, **named)
+        about = f"METHOD is one of {listing}.\nThe values below are those of {method} on "
+        show_help(usage, setting_options(classes, "pretrain", base), about + base.run.env + ".")
+    _, given = parse(rest, options)
+    overrides = overrides_of(options, given)
+    env = overrides.pop("env", None)
+    return Chosen(method, env, overrides.pop("preset", preset), given.get("--run"), overrides)
+
+
+def pretrain(argv: list[str]) -> None:
+    asked = chosen("pretrain", argv)
+    if asked.env is None:  # a run of hours is not begun by default
+        asked.resolve()  # what else is wrong comes first
+        raise InputError(f"--env is missing; allowed: {', '.join(ENVS)}")
+    run = comsd.pretrain(
+        asked.method,
+        env=asked.env,
+        run=asked.run,
+        preset=asked.preset,
+        report=say,
+        **asked.overrides,
+    )
+    say(f"done; `comsd evaluate {run.path}` measures and draws the skills")
+
+
+def classes_of(config: Config) -> dict[str, type[Settings]]:
+    return {group: type(getattr(config, group)) for group in config.groups}
+
+
+def config(argv: list[str]) -> None:
+    resolved = chosen("config", argv).resolve()
+    table = new_table("setting", "value", "source", "meaning")
+    for name, option, f in choosable(classes_of(resolved), "pretrain"):
+        value = getattr(getattr(resolved, name.partition(".")[0]), f.name)
+        table.add_row(option, str(value), resolved.sources[name], f.metadata["help"])
+    show(table)
+
+
+# --- finetune, combine: a run and a task ----------------------------------------------------------
+
+ADAPTING = """\
+RUN is a finished pre-training on a robot, --task one of its tasks (`comsd envs`).
+Preset, width and the rule for the skill come from RUN; shown are the paper's.
+With RUN and --task before --help, theirs."""
+REFERENCE = "\n--scratch in place of RUN: plain DDPG without skills."
+
+
+def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
+    usage = f"comsd {command} RUN --task TASK"
+    task, stage, source = peek_option(argv, "--task"), command, None
+    if wants_help(argv) and (task is None or argv[0].startswith("-")):
+        show_papers_values(command, usage)
+    _, rest = pop_option(argv, "--task")
+    if task is None:
+        raise InputError(f"--task is missing: {usage}; `comsd envs` lists the tasks")
+    env_spec(task, "task")
+    if command == "finetune" and "--scratch" in rest:
+        stage = "scratch"
+        rest.remove("--scratch")
+        if rest and not rest[0].startswith("-"):
+            raise InputError(f"--scratch starts without a run, so {rest[0]!r} is too much")
+    elif not rest or rest[0].startswith("-"):
+        hint = " (or --scratch)" if command == "finetune" else ""
+        raise InputError(f"RUN is missing{hint}: {usage}")
+    else:
+        source, rest = comsd.load(rest[0]), rest[1:]
+    options = setting_options(setting_classes("task", task, None, stage), stage)
+    if wants_help(rest):
+        assert source is not None
+        resolver = resolve_finetune if command == "finetune" else resolve_combine
+        shown = resolver(source, task, peek_option(rest, "--preset"))
+        show_help(usage, setting_options(classes_of(shown), stage, shown))
+    _, given = parse(rest, options)
+    settings = {"task": task, "run": given.get("--run"), **overrides_of(options, given)}
+    if source is not None and command == "combine":
+        run = comsd.combine(source, report=say, **settings)
+    else:
+        run = comsd.finetune(source, report=say, **settings)
+    for last in run.evaluations.rows()[-1:]:
+        print(f"return {float(last['return']):.1f} at step {int(last['step']):,}")
+    say(f"done; `comsd evaluate {run.path}` scores it again and draws the curve")
+
+
+def show_papers_values(command: Literal["finetune", "combine"], usage: str) -> NoReturn:
+    layer = combined_steps("paper") if command == "combine" else {}
+    shown = resolve("task", next(iter(TASKS)), "paper", command, layer)
+    about = ADAPTING + REFERENCE if command == "finetune" else ADAPTING
+    show_help(usage, setting_options(classes_of(shown), command, shown), about)
+
+
+def finetune(argv: list[str]) -> None:
+    adapt("finetune", argv)
+
+
+def combine(argv: list[str]) -> None:
+    adapt("combine", argv)
+
+
+# --- resume ---------------------------------------------------------------------------------------
+
+
+def resume(argv: list[str]) -> None:
+    options = [Option("--steps", int, "train to this many steps, if finished too")]
+    if wants_help(argv):
+        show_help("comsd resume RUN", options, "RUN is the directory of the run.")
+    (place,), given = parse(argv, options, ["RUN"])
+    run = comsd.resume(place, say, steps=given.get("--steps"))
+    say(f"done: {run.reached:,} steps; `comsd evaluate {run.path}` shows what it does")

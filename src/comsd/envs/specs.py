@@ -1,0 +1,214 @@
+"""All environments by name, and the settings that runs on them start from.
+
+Listing them is quick: MuJoCo is imported when the first robot is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from comsd.config import Setting, choose, sourced
+from comsd.envs import maze
+from comsd.envs.base import Env
+
+if TYPE_CHECKING:
+    from comsd.envs.mujoco import RobotEnv
+
+Values = dict[str, Setting]  # by dotted name
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    name: str
+    families: tuple[str, ...]  # from general to special; methods have tuned values for each
+    summary: str
+    make: Callable[[int, int], Env]  # (number of environments, seed)
+    horizon: int  # time limit of an episode, in steps
+    values: Values  # run.* and method.*: what differs from the defaults
+    presets: dict[str, Values]  # run.* and method.* of each preset
+    agents: dict[str, dict[str, Values]]  # the default first; agent -> preset -> agent.*, train.*
+    tasks: tuple[str, ...] = ()  # environments with the same body and a reward
+
+    @property
+    def default_agent(self) -> str:
+        return next(iter(self.agents))
+
+
+OURS = "ours"
+TESTS = "a few seconds, for tests"
+TABLE = "paper, hyper-parameter table"
+ONE_CORE = "for one CPU core; docs/robots.md shows the effect"
+
+# --- mazes ----------------------------------------------------------------------------------------
+
+CYCLE = 50 * maze.HORIZON  # environment steps of one PPO cycle
+SMOKE_CYCLE = 10 * maze.HORIZON
+
+MAZE_PRESETS = {
+    "paper": sourced("authors' maze code: 50 epochs of 50 cycles", run__steps=2500 * CYCLE),
+    "lite": sourced("measured: results/maze shows what 2500 cycles add", run__steps=500 * CYCLE),
+    "smoke": sourced(
+        TESTS,
+        run__steps=4 * SMOKE_CYCLE,
+        run__evaluate_every=2 * SMOKE_CYCLE,
+        run__log_every=SMOKE_CYCLE,
+        run__checkpoint_every=2 * SMOKE_CYCLE,
+        run__rollouts=5,
+    ),
+}
+MAZE_PPO: dict[str, Values] = {
+    "paper": {},
+    "lite": {},
+    "smoke": sourced(TESTS, train__envs=10, agent__minibatches=2),
+}
+MAZE_DDPG_VALUES = sourced(
+    OURS,
+    agent__hidden=128,
+    agent__lr=1e-3,
+    train__envs=10,
+    train__batch_size=256,
+    train__n_step=1,
+    train__hold=maze.HORIZON,  # one skill per episode, as with PPO
+    train__random_steps=1000,
+    train__update_every=10,
+)
+MAZE_DDPG = {
+    "paper": MAZE_DDPG_VALUES,
+    "lite": MAZE_DDPG_VALUES,
+    "smoke": MAZE_DDPG_VALUES
+    | sourced(TESTS, agent__hidden=32, train__batch_size=32)
+    | sourced(TESTS, train__random_steps=200, train__replay=1000),
+}
+
+
+def maze_spec(name: str) -> EnvSpec:
+    layout = maze.MAZES[name]
+    return EnvSpec(
+        name=f"maze-{name}",
+        families=("maze",),
+        summary=f"2-D maze of EDL: cells {len(layout.cells)}, dead ends {len(layout.arms)}",
+        make=partial(maze.MazeEnv, layout),
+        horizon=maze.HORIZON,
+        values=sourced("paper, Sec. V-K", run__space="one-hot", run__skills=10)
+        | sourced("torch's default, as in the authors' maze code", method__init="uniform"),
+        presets=MAZE_PRESETS,
+        agents={"ppo": MAZE_PPO, "ddpg": MAZE_DDPG},
+    )
+
+
+# --- robots ---------------------------------------------------------------------------------------
+
+ROBOT_HORIZON = 1000
+ROBOT_TASKS = {
+    "walker": ("stand", "walk", "run", "flip"),
+    "quadruped": ("stand", "walk", "run", "jump"),
+    "hopper": ("hop", "flip", "hop_backward", "flip_backward"),
+    "cheetah": ("run", "flip", "run_backward", "flip_backward"),
+}
+
+LITE = sourced(ONE_CORE, method__hidden=256)
+SMOKE = sourced(
+    TESTS,
+    run__log_every=200,
+    run__evaluate_every=600,
+    run__checkpoint_every=400,
+    run__rollouts=1,
+    method__hidden=32,
+)
+ROBOT_PRESETS = {
+    "paper": sourced(TABLE, run__steps=2_000_000),
+    "lite": LITE | sourced(ONE_CORE, run__steps=300_000),
+    "smoke": SMOKE | sourced(TESTS, run__steps=1200),
+}
+TASK_PRESETS = {
+    "paper": sourced(TABLE, run__steps=100_000),
+    "lite": LITE | sourced(TABLE, run__steps=100_000),
+    "smoke": SMOKE | sourced(TESTS, run__steps=800, run__evaluate_every=400),
+}
+ROBOT_DDPG: dict[str, Values] = {
+    "paper": {},
+    "lite": sourced(ONE_CORE, agent__hidden=256, train__batch_size=256, train__update_every=4),
+    "smoke": sourced(
+        TESTS,
+        agent__hidden=32,
+        train__batch_size=32,
+        train__update_every=4,
+        train__random_steps=200,
+        train__replay=1000,
+    ),
+}
+ROBOT_PPO_VALUES = sourced(
+    OURS, train__envs=8, agent__epochs=10, agent__minibatches=32, agent__gae_lambda=0.95
+)
+ROBOT_PPO = {
+    "paper": ROBOT_PPO_VALUES | sourced(OURS, agent__hidden=1024),
+    "lite": ROBOT_PPO_VALUES | sourced(OURS, agent__hidden=256),
+    "smoke": ROBOT_PPO_VALUES
+    | sourced(TESTS, train__envs=1, agent__hidden=32, agent__epochs=1, agent__minibatches=4),
+}
+
+
+def make_robot(
+    name: str, seeds: Sequence[int], task: str | None = None, *, motion: bool = False
+) -> RobotEnv:
+    """One environment per seed; those of equal seeds have the same initial states."""
+    from comsd.envs.mujoco import RobotEnv
+    from comsd.envs.robots import load_robot
+
+    return RobotEnv(load_robot(name), task, seeds, motion=motion)
+
+
+def make_task(name: str, num_envs: int = 1, seed: int = 0) -> RobotEnv:
+    """A robot with a task's reward, such as `walker_run`."""
+    choose("task", name, TASKS)
+    domain, _, task = name.partition("_")
+    return make_robot(domain, range(seed, seed + num_envs), task)
+
+
+def robot_spec(name: str) -> EnvSpec:
+    return EnvSpec(
+        name=name,
+        families=("robots", name),
+        summary=f"{name.title()} of the DeepMind Control Suite, reward-free",
+        make=lambda num_envs, seed: make_robot(name, range(seed, seed + num_envs)),
+        horizon=ROBOT_HORIZON,
+        values=sourced(TABLE, run__space="box", run__skills=64)
+        | sourced(OURS, run__log_every=2000, run__evaluate_every=25_000)
+        | sourced(OURS, run__checkpoint_every=10_000, run__rollouts=6),
+        presets=ROBOT_PRESETS,
+        agents={"ddpg": ROBOT_DDPG, "ppo": ROBOT_PPO},
+        tasks=tuple(f"{name}_{task}" for task in ROBOT_TASKS[name]),
+    )
+
+
+def task_spec(domain: str, task: str) -> EnvSpec:
+    return EnvSpec(
+        name=f"{domain}_{task}",
+        families=("tasks", domain),
+        summary=f"{domain.title()} with the reward of {task}",
+        make=partial(make_task, f"{domain}_{task}"),
+        horizon=ROBOT_HORIZON,
+        values=sourced("no skills unless a run provides them", run__space="none", run__skills=0)
+        | sourced(TABLE, run__evaluate_every=10_000, run__rollouts=10)
+        | sourced(OURS, run__log_every=1000, run__checkpoint_every=10_000),
+        presets=TASK_PRESETS,
+        agents={"ddpg": ROBOT_DDPG},
+    )
+
+
+ENVS: dict[str, EnvSpec] = {
+    spec.name: spec for spec in (*map(maze_spec, maze.MAZES), *map(robot_spec, ROBOT_TASKS))
+}
+TASKS: dict[str, EnvSpec] = {
+    spec.name: spec
+    for domain, tasks in ROBOT_TASKS.items()
+    for spec in (task_spec(domain, task) for task in tasks)
+}
+
+
+def env_spec(name: str, kind: str = "env") -> EnvSpec:
+    """An environment to discover skills in, or (`kind` "task" only) a task to use them for."""
+    return TASKS[name] if name in TASKS else choose(kind, name, TASKS if kind == "task" else ENVS)

@@ -1,0 +1,229 @@
+"""From layers of values to the config of a run.
+
+Later wins: the field's default · the environment's values · the method's values for this kind of
+environment · the preset · the agent's preset · what an adaptation takes from the run it starts
+from · what the user says. The source of every value is kept: `comsd config` prints it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from comsd.adaptation import (
+    STAGES,
+    SourceRun,
+    check_rule,
+    check_source,
+    combine_layer,
+    controller_discount,
+    finetune_layer,
+    rule_hold,
+)
+from comsd.config import (
+    GROUPS,
+    Config,
+    RunSettings,
+    Setting,
+    Settings,
+    Stage,
+    choose,
+    replace,
+    sourced,
+)
+from comsd.envs.specs import Values
+from comsd.errors import InputError, UnknownMethodError
+from comsd.methods.base import MethodConfig
+from comsd.methods.task import TaskReward
+from comsd.registry import AGENTS, ENVS, METHODS, TASKS, env_spec
+
+NAMED = {"run.stage", "run.method"}
+ADAPTED = NAMED | {"run.env", "run.space", "run.skills", "run.agent", "adapt.source", "train.hold"}
+ADAPTED |= {"train.representation_steps"}  # there is no representation
+FIXED: dict[str, set[str]] = {  # what cannot be chosen in a stage, since it follows from others
+    "pretrain": NAMED,
+    "finetune": ADAPTED | {"agent.hidden"},
+    "combine": ADAPTED,
+    "scratch": ADAPTED,
+}
+
+
+def setting_classes(
+    method: str, env: str, agent: str | None = None, stage: Stage = "pretrain"
+) -> dict[str, type[Settings]]:
+    """The groups of settings of a run; without an agent, of the environment's first."""
+    method_class = choose("method", method, METHODS) if stage == "pretrain" else TaskReward
+    spec = env_spec(env)
+    agent = agent or next(iter(spec.agents))
+    choose("agent", agent, spec.agents)
+    return {
+        "run": RunSettings,
+        "method": method_class.config_class,
+        "agent": AGENTS[agent].config_class,
+        "train": AGENTS[agent].train_settings,
+        "adapt": STAGES[stage],
+    }
+
+
+def field_names(settings: type[Settings]) -> set[str]:
+    return {f.name for f in dataclasses.fields(settings)}
+
+
+def current_name(name: str, train: type[Settings]) -> str:
+    """The settings of training were once the agent's: `agent.X` still stands for `train.X`."""
+    group, _, field = name.partition(".")
+    return f"train.{field}" if group == "agent" and field in field_names(train) else name
+
+
+def by_name(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """What the user says by dotted name: run settings come by name, other groups as dicts."""
+    values: dict[str, Any] = {}
+    for key, value in overrides.items():
+        if isinstance(value, Mapping):
+            choose("group of settings", key, dict.fromkeys(GROUPS))
+            values |= {f"{key}.{name}": v for name, v in value.items()}
+        elif key == "agent" and isinstance(value, str):
+            values["agent.name"] = value
+        elif key in GROUPS:
+            raise InputError(f"{key} settings are {value!r}; they must be a dict")
+        else:
+            values[f"run.{key}"] = value
+    if "agent.name" in values:
+        values["run.agent"] = values.pop("agent.name")
+    return values
+
+
+def resolve(
+    method: str,
+    env: str,
+    preset: str = "paper",
+    stage: Stage = "pretrain",
+    inherited: Values | None = None,
+    /,
+    **overrides: Any,
+) -> Config:
+    """The config of a run.
+
+    Overrides: run settings by name (`seed=1`), groups as dicts (`method={"alpha": 0.2}`); the agent
+    by name, with its settings (`agent={"name": "ppo", "lr": 1e-4}`) or without (`agent="ppo"`).
+    """
+    user = by_name(overrides)
+    classes = setting_classes(method, env, user.get("run.agent"), stage)
+    user = {current_name(name, classes["train"]): value for name, value in user.items()}
+    for name in FIXED[stage].intersection(user):
+        raise InputError(f"{name.removeprefix('run.')} cannot be chosen: {stage} says what it is")
+    if stage == "pretrain" and env in TASKS:
+        raise InputError(
+            f"env is {env!r}, a task; skills are discovered without one; allowed: {', '.join(ENVS)}"
+        )
+    spec = env_spec(env)
+    agent = user.get("run.agent") or next(iter(spec.agents))
+    layers: Values = {f"run.{n}": s for n, s in named_layer(method, env, preset, stage).items()}
+    layers["run.agent"] = Setting(agent, f"usual for {env}")
+    layers |= spec.values
+    config_class = classes["method"]
+    assert issubclass(config_class, MethodConfig)
+    for family in spec.families:
+        tuned = config_class.tuned.get(family, {})
+        layers |= {k if "." in k else f"method.{k}": value for k, value in tuned.items()}
+    layers |= choose("preset", preset, spec.presets) | spec.agents[agent][preset]
+    layers |= inherited or {}
+    layers = for_agent(layers, classes)
+    layers |= {name: Setting(value, "you") for name, value in user.items()}
+    config = build(classes, layers)
+    check_space(config, method)
+    return config
+
+
+def named_layer(method: str, env: str, preset: str, stage: Stage) -> dict[str, Setting]:
+    named = {"method": method, "env": env, "preset": preset}
+    layer = {
+        name: Setting(value, "default" if value == getattr(RunSettings, name) else "you")
+        for name, value in named.items()
+    }
+    return layer | {"stage": Setting(stage, "the command")}
+
+
+def for_agent(layers: Values, classes: Mapping[str, type[Settings]]) -> Values:
+    """Without what is meant for other agents than the one that learns."""
+    known = {
+        f"{group}.{name}" for group in ("agent", "train") for name in field_names(classes[group])
+    }
+    named = {current_name(name, classes["train"]): value for name, value in layers.items()}
+    return {
+        name: value
+        for name, value in named.items()
+        if name in known or not name.startswith(("agent.", "train."))
+    }
+
+
+def build(classes: Mapping[str, type[Settings]], layers: Values) -> Config:
+    groups: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for group, kind in classes.items():
+        sources |= {f"{group}.{f.name}": f.metadata["source"] for f in dataclasses.fields(kind)}
+        prefix = f"{group}."
+        values = {k.removeprefix(prefix): s for k, s in layers.items() if k.startswith(prefix)}
+        groups[group] = replace(kind(), group, {name: s.value for name, s in values.items()})
+        sources |= {prefix + name: s.source for name, s in values.items()}
+    return Config(**groups, sources=sources)
+
+
+def check_space(config: Config, method: str) -> None:
+    method_class = METHODS[method] if config.run.stage == "pretrain" else TaskReward
+    allowed = [space.kind for space in method_class.spaces]
+    if config.run.space not in allowed:
+        raise InputError(
+            f"space is {config.run.space!r}; allowed for {method}: {', '.join(allowed)}"
+        )
+    assert isinstance(config.method, MethodConfig)
+    config.method.check_space(config.run.space)
+
+
+def from_json(data: Mapping[str, Mapping[str, Any]], sources: Mapping[str, str]) -> Config:
+    """The config that `to_json` wrote, now or before agents and their training were told apart."""
+    run = dict(data["run"])
+    method, stage = run["method"], run.get("stage", "pretrain")
+    if stage == "pretrain" and method not in METHODS:
+        file = "give its file with --method-file"
+        raise UnknownMethodError(f"method is {method!r}, which is not built in: {file}")
+    run.setdefault("agent", next(iter(env_spec(run["env"]).agents)))
+    classes = setting_classes(method, run["env"], run["agent"], stage)
+    values = {
+        f"{g}.{name}": v for g, group in {**data, "run": run}.items() for name, v in group.items()
+    }
+    layers = {current_name(name, classes["train"]): Setting(v, "") for name, v in values.items()}
+    config = dataclasses.replace(build(classes, layers), sources=dict(sources))
+    check_space(config, method)
+    return config
+
+
+# --- adaptations ----------------------------------------------------------------------------------
+
+
+def resolve_scratch(task: str, preset: str = "paper", **overrides: Any) -> Config:
+    spec = env_spec(task, "task")
+    hold = sourced("one behaviour, no skills", train__hold=spec.horizon)
+    return resolve("task", task, preset, "scratch", hold, **overrides)
+
+
+def resolve_finetune(
+    source: SourceRun, task: str, preset: str | None = None, **overrides: Any
+) -> Config:
+    check_source(source, task, "finetune")
+    preset = preset or source.config.run.preset
+    layer = finetune_layer(source, preset)
+    config = resolve("task", task, preset, "finetune", layer, **overrides)
+    config = config.derive("train.hold", rule_hold(config, source), "the skill rule")
+    check_rule(config, source)
+    return config
+
+
+def resolve_combine(
+    source: SourceRun, task: str, preset: str | None = None, **overrides: Any
+) -> Config:
+    check_source(source, task, "combine")
+    preset = preset or source.config.run.preset
+    config = resolve("task", task, preset, "combine", combine_layer(source, preset), **overrides)
+    return controller_discount(config, source)

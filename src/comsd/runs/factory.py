@@ -1,0 +1,111 @@
+"""What a config describes: environment, agent, method and trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from comsd.adaptation import CombineSettings, FinetuneSettings, SourceRun, agent_of, make_selector
+from comsd.agents.base import make_policy_fn
+from comsd.config import Config
+from comsd.envs.base import Env
+from comsd.envs.skills import SkillEnv
+from comsd.errors import InputError
+from comsd.methods.base import Method, MethodConfig
+from comsd.methods.task import TaskReward
+from comsd.registry import AGENTS, METHODS, env_spec
+from comsd.skills import SPACES, SkillSpace
+from comsd.training.trainer import Trainer
+from comsd.types import ObsSpec, PolicyFn
+
+
+def seeds(config: Config) -> list[np.random.SeedSequence]:
+    """Independent streams: weights, environment, trainer, evaluation, choice of the skill."""
+    return np.random.SeedSequence(config.run.seed).spawn(5)
+
+
+def make_space(config: Config) -> SkillSpace:
+    return SPACES[config.run.space](config.run.skills)
+
+
+def make_env(
+    config: Config,
+    source: SourceRun | None,
+    num_envs: int,
+    seed: int,
+    discount: float | None = None,
+) -> Env:
+    """discount: of the rewards within one choice of a controller; that of training if not given."""
+    env = env_spec(config.run.env).make(num_envs, seed)
+    how = config.adapt
+    if not isinstance(how, CombineSettings):
+        return env
+    assert source is not None
+    if discount is None:
+        discount = float(agent_of(config).discount ** (1 / how.hold))
+    policy, affine = source.load_policy(env), how.skill_map == "affine"
+
+    def policy_fn_of(skill: Tensor) -> PolicyFn:
+        return make_policy_fn(policy, skill, None)
+
+    return SkillEnv(env, policy_fn_of, source.space, how.hold, discount, affine)
+
+
+def make_training_env(config: Config, source: SourceRun | None) -> Env:
+    num_envs: int = getattr(config.train, "envs")  # noqa: B009 (of every agent's settings)
+    return make_env(config, source, num_envs, int(seeds(config)[1].generate_state(1)[0]))
+
+
+def check_possible(config: Config, env: Env) -> None:
+    """Say now what would fail later: memory, a compiler, an extra that is not installed."""
+    AGENTS[config.run.agent].trainer.check(config, make_space(config), env)
+    if config.run.tensorboard and find_spec("tensorboard") is None:
+        raise InputError(
+            "tensorboard is True but needs the extra: pip install 'comsd[tensorboard]'"
+        )
+
+
+def critic_form(config: Config, source: SourceRun | None) -> str:
+    """Fine-tuning goes on with the form of the run it starts from."""
+    if config.run.stage == "finetune":
+        assert source is not None
+        return critic_form(source.config, None)
+    return METHODS[config.run.method].critic if config.run.stage == "pretrain" else "plain"
+
+
+def make_agent(config: Config, source: SourceRun | None, env: Env, device: torch.device) -> Any:
+    make, form = AGENTS[config.run.agent].make, critic_form(config, source)
+    with device:
+        return make(config.agent, make_space(config), env.obs_spec, env.action_dim, form)
+
+
+def make_method(config: Config, obs: ObsSpec, device: torch.device) -> Method:
+    """obs: describes the features of the agent's encoder."""
+    assert isinstance(config.method, MethodConfig)
+    kind = METHODS[config.run.method] if config.run.stage == "pretrain" else TaskReward
+    with device:
+        return kind(config.method, make_space(config), obs)
+
+
+def make_trainer(config: Config, source: SourceRun | None, env: Env) -> Trainer:
+    """As at step 0."""
+    weights, _, seed, _, skill_seed = seeds(config)
+    device = torch.device(config.run.device)
+    torch.manual_seed(int(weights.generate_state(1)[0]))
+    agent = make_agent(config, source, env, device)
+    method = make_method(config, agent.encoder.spec, device)
+    selector = None
+    if config.run.stage != "pretrain":
+        selector = make_selector(config, source, method.space, env, skill_seed)
+    if isinstance(config.adapt, FinetuneSettings):
+        assert source is not None
+        agent.init_from(source.load_agent(env), config.adapt.critic_init)
+    make: Callable[..., Trainer] = AGENTS[config.run.agent].trainer
+    options = {} if selector is None else {"selector": selector}
+    precision = config.run.precision
+    return make(env, agent, method, config.train, seed, precision=precision, **options)
