@@ -12,11 +12,10 @@ import inspect
 import numpy as np
 import pytest
 import torch
-from comsd.methods.files import check_critic
 
 from comsd.methods.base import Method
 from comsd.nn import Network, optimizer_step
-from comsd.registry import METHODS
+from comsd.registry import METHODS, check_critic
 from comsd.types import Batch
 from conftest import OBS, make_batch, make_method, make_space, method_cases
 

@@ -127,8 +127,9 @@ def test_successor_value_by_hand() -> None:
 def test_rows_go_to_the_heads_of_their_skill() -> None:
     """The last layers' biases tell which heads answered."""
     critic = make("per-skill")
-    for value, head in enumerate(head for pair in critic.heads for head in pair):
-        make_constant(head, [float(value)])
+    for i, (q1, q2) in enumerate(zip(critic.q1, critic.q2, strict=True)):
+        make_constant(q1, [2.0 * i])
+        make_constant(q2, [2.0 * i + 1])
     q = critic(torch.randn(4, OBS), skills([2, 0, 0, 1]), torch.randn(4, ACTIONS))
     assert q.tolist() == [[4, 5], [0, 1], [0, 1], [2, 3]]
 
@@ -141,7 +142,8 @@ def test_routed_heads_equal_masked_dense_heads(index: list[int]) -> None:
     z, y = skills(index).double(), torch.randn(8, 1).double()
     q = critic(obs, z, action)
     h = critic.trunk(torch.cat([obs, action], -1))
-    every = torch.stack([torch.cat([q1(h), q2(h)], -1) for q1, q2 in critic.heads], 1)
+    pairs = list(zip(critic.q1, critic.q2, strict=True))
+    every = torch.stack([torch.cat([q1(h), q2(h)], -1) for q1, q2 in pairs], 1)
     dense = (every * z[..., None]).sum(1)  # all heads, those of other skills times zero
     torch.testing.assert_close(q, dense)
     parameters = list(critic.parameters())
@@ -149,8 +151,8 @@ def test_routed_heads_equal_masked_dense_heads(index: list[int]) -> None:
     torch.testing.assert_close(found, torch.autograd.grad((dense - y).square().sum(), parameters))
     loss = (critic(obs, z, action) - y).square().sum()
     loss.backward()
-    for i, pair in enumerate(critic.heads):
-        gradients = [p.grad for p in pair.parameters()]
+    for i, pair in enumerate(pairs):
+        gradients = [p.grad for head in pair for p in head.parameters()]
         assert all(g is not None for g in gradients)
         assert any(g.any() for g in gradients) == (i in index)
 
@@ -173,7 +175,7 @@ def test_every_head_starts_orthogonal_on_a_narrower_trunk(count: int) -> None:
     critic = PerSkillCritic(OBS, count, ACTIONS, HIDDEN)
     first = next(m for m in critic.trunk.modules() if isinstance(m, nn.Linear))
     assert first.weight.shape == (HIDDEN // 2, OBS + ACTIONS)
-    heads = [m for m in critic.heads.modules() if isinstance(m, MLP)]
+    heads = [m for m in critic.modules() if isinstance(m, MLP)]
     assert len(heads) == 2 * count
     for head in heads:
         hidden, last = (m for m in head.modules() if isinstance(m, nn.Linear))
@@ -195,7 +197,7 @@ def test_value_skill_trains_the_heads_of_another_skill() -> None:
     assert isinstance(agent.critic, PerSkillCritic)
     moved = [
         any(not torch.equal(p, q) for p, q in zip(now.parameters(), old.parameters(), strict=True))
-        for now, old in zip(agent.critic.heads, before.heads, strict=True)
+        for now, old in zip(agent.critic.q1, before.q1, strict=True)
     ]
     assert moved == [False, False, True]
 

@@ -12,10 +12,10 @@ from torch import Tensor
 from comsd.agents.critics import CRITICS
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.agents.ppo import PPO, PPOConfig
-from comsd.methods import METHODS
 from comsd.methods.base import Method
 from comsd.methods.spectral import SpectralLinear, SpectralMLP
 from comsd.nn import MLP, Network, use_bf16
+from comsd.registry import METHODS
 from comsd.skills import OneHot
 from conftest import make_batch, make_method, make_space, method_cases, plain_obs
 
@@ -195,7 +195,7 @@ def test_an_update_is_float32_and_near(name: str) -> None:
         assert found[key].dtype == wanted[key].dtype
         torch.testing.assert_close(found[key].mean(), wanted[key].mean(), atol=0.05, rtol=0.1)
     optimizers = [half.optimizer] if isinstance(half, PPO) else list(half.optimizers.values())
-    assert all(value.dtype == torch.float32 for o in optimizers if o for value in states(o))
+    assert all(value.dtype == torch.float32 for o in optimizers for value in states(o))
     assert all(value.dtype != torch.bfloat16 for value in half.state_dict().values())
 
 

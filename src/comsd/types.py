@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Array = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 PolicyFn = Callable[[Array], Array]  # observations of all environments (N, ...) -> actions (N, A)
 
-Metrics = dict[str, Tensor]
+Metrics = dict[str, "Tensor"]
 """Figures by `group/name`, left on their device; the logger takes the mean."""
 
 
