@@ -19,34 +19,34 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import torch
-from comsd.learners.off_policy import OffPolicyLearner
 from dm_control import suite
 from measure import best_of
 from training import Clock
 
 import comsd
-from comsd.agents.ddpg import DDPG
-from comsd.envs.simulation import stop_clock
+from comsd.agents.base import make_policy_fn
+from comsd.envs.simulation import disable_timer
 from comsd.evaluation.tasks import TaskEvaluator
 from comsd.resolve import resolve, resolve_finetune, resolve_scratch
 from comsd.runs.run import Run
+from comsd.training.off_policy import OffPolicyTrainer
 
 CYCLES = 100  # of either kind in a round
 EPISODES = 10
 
 
-def learner_of(run: Run) -> OffPolicyLearner:
-    learner = run.trainer()
-    assert isinstance(learner, OffPolicyLearner)
-    while not learner.train_step():
+def trainer_of(run: Run) -> OffPolicyTrainer:
+    trainer = run.trainer()
+    assert isinstance(trainer, OffPolicyTrainer)
+    while not trainer.train_step():
         pass
-    return learner
+    return trainer
 
 
-def seconds(learner: OffPolicyLearner) -> float:
+def seconds(trainer: OffPolicyTrainer) -> float:
     began = time.perf_counter()
     for _ in range(CYCLES):
-        learner.train_step()
+        trainer.train_step()
     return time.perf_counter() - began
 
 
@@ -56,12 +56,12 @@ def throughput(folder: Path, rounds: int) -> None:
     source = comsd.pretrain("comsd", env="walker", preset="lite", run=folder / "source", **short)
     torch.set_num_threads(1)
     tuned = resolve_finetune(source, "walker_run", train=soon)
-    tuning = learner_of(Run.create(folder / "tuned", tuned, source))
-    pretraining = learner_of(
+    tuning = trainer_of(Run.create(folder / "tuned", tuned, source))
+    pretraining = trainer_of(
         Run.create(folder / "pre", resolve("comsd", "walker", "lite", train=soon))
     )
     clock = Clock()
-    pretraining.learn = clock.wrap(pretraining.learn)
+    pretraining.method.update = clock.wrap(pretraining.method.update)
     ratios = []
     for _ in range(rounds):
         clock.seconds = 0.0
@@ -76,24 +76,23 @@ def evaluation(folder: Path, preset: str, threads: int, rounds: int) -> None:
     where = folder / f"scratch-{preset}-{threads}"
     run = Run.create(where, resolve_scratch("walker_run", preset))
     torch.set_num_threads(threads)
-    learner, look = run.trainer(), TaskEvaluator(run)
-    agent, skill = learner.agent, learner.selected_skill
-    assert isinstance(agent, DDPG)
+    trainer, evaluator = run.trainer(), TaskEvaluator(run)
+    policy, skill = trainer.policy, trainer.selected_skill
     assert skill is not None
     env = suite.load("walker", "run", task_kwargs={"random": 0})
 
     def ours() -> None:
-        stop_clock()
-        look.returns(agent, skill)
+        disable_timer()
+        evaluator.returns(policy, skill)
 
     def single() -> None:
-        mujoco.set_mjcb_time(None)  # dm_control as it comes, with MuJoCo's clock
-        play = agent.player(skill[None], None)
+        mujoco.set_mjcb_time(None)  # dm_control as it comes, with MuJoCo's timer
+        policy_fn = make_policy_fn(policy, skill[None], None)
         for _ in range(EPISODES):
             step = env.reset()
             while not step.last():
                 parts = [np.ravel(value) for value in step.observation.values()]
-                step = env.step(play(np.concatenate(parts)[None].astype(np.float32))[0])
+                step = env.step(policy_fn(np.concatenate(parts)[None].astype(np.float32))[0])
 
     ratios = [best_of(single, 1) / best_of(ours, 1) for _ in range(rounds)]
     low, middle, high = np.quantile(ratios, [0.1, 0.5, 0.9])

@@ -12,24 +12,24 @@ from __future__ import annotations
 import sys
 
 import torch
-from comsd.learners.on_policy import OnPolicyLearner
 from measure import forward, forward_backward, ratios, report
 
 from comsd.agents.ppo import PPOConfig
 from comsd.methods.comsd import ComSD
 from comsd.resolve import resolve
 from comsd.runs.factory import make_trainer, make_training_env
+from comsd.training.on_policy import OnPolicyTrainer
 from comsd.training.trainer import prepare
 
 CYCLES = 2  # between two measurements of the rate
 
 
-def flops(learner: OnPolicyLearner) -> int:
+def flops(trainer: OnPolicyTrainer) -> int:
     """Of one cycle of ComSD."""
-    method, agent = learner.method, learner.agent
+    method, agent = trainer.method, trainer.agent
     assert isinstance(method, ComSD)
-    f_state, f_pair = method.contrast.f1.state, method.contrast.f1.pair
-    n, steps = learner.env.num_envs, learner.env.num_envs * learner.env.horizon
+    f_state, f_pair = method.encoder.state, method.encoder.pair
+    n, steps = trainer.env.num_envs, trainer.env.num_envs * trainer.env.horizon
     updates = agent.config.epochs * agent.config.minibatches
     rows = steps // agent.config.minibatches
     collect = forward(agent.actor, steps)
@@ -49,13 +49,13 @@ def flops(learner: OnPolicyLearner) -> int:
 def main(rounds: int) -> None:
     config = resolve("comsd", "maze-tree")
     prepare(config.run)
-    learner = make_trainer(config, None, make_training_env(config, None))
-    assert isinstance(learner, OnPolicyLearner)
-    assert isinstance(learner.agent.config, PPOConfig)
-    needed = flops(learner)
+    trainer = make_trainer(config, None, make_training_env(config, None))
+    assert isinstance(trainer, OnPolicyTrainer)
+    assert isinstance(trainer.agent.config, PPOConfig)
+    needed = flops(trainer)
     for _ in range(10):
-        learner.train_step()
-    measured = ratios(learner.train_step, needed, rounds, per_round=CYCLES)
+        trainer.train_step()
+    measured = ratios(trainer.train_step, needed, rounds, per_round=CYCLES)
     print(f"maze cycle, {needed / 1e9:.2f} GFLOP, {torch.get_num_threads()} thread")
     report(measured)
 

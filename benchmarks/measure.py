@@ -37,6 +37,7 @@ def agent_update(agent: DDPG, rows: int) -> int:
     """FLOPs of a step of critic and actor: target, value, and value of the actor's action."""
     critic, actor = forward(agent.critic, rows), forward(agent.actor, rows)
     first = next(m for m in agent.critic.modules() if isinstance(m, nn.Linear))
+    assert isinstance(agent.actor.out, nn.Linear)
     actions = agent.actor.out.out_features
     to_action = 2 * rows * first.out_features * (actions - first.in_features)
     through_critic = 2 * critic + to_action

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from comsd.learners.off_policy import OffPolicyLearner
 
-from comsd.evaluation import make_evaluator
 from comsd.resolve import resolve
 from comsd.runs.run import Run
 from comsd.training.logger import Logger
+from comsd.training.off_policy import OffPolicyTrainer
 from comsd.training.progress import Progress
 from comsd.training.trainer import Stop, TrainingLoop, TrainingState, prepare
 
@@ -40,34 +39,36 @@ class Clock:
         return timed
 
 
+def no_evaluation(*_: object) -> dict[str, float]:
+    return {}
+
+
 def main(seconds: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         never: dict[str, Any] = {"evaluate_every": 10**9}
         run = Run.create(Path(folder) / "run", resolve("comsd", "walker", "lite", **never))
         settings = run.config.run
         prepare(settings)
-        learner = run.trainer()
-        assert isinstance(learner, OffPolicyLearner)
+        trainer = run.trainer()
+        assert isinstance(trainer, OffPolicyTrainer)
         clocks = {name: Clock() for name in ("environment", "acting", "update")}
-        learner.env.step = clocks["environment"].wrap(learner.env.step)
-        learner.env.reset = clocks["environment"].wrap(learner.env.reset)
-        learner.learn = clocks["update"].wrap(learner.learn)
-        learner.agent.update = clocks["update"].wrap(learner.agent.update)
-        player = learner.agent.player
-        learner.agent.player = lambda skill, rng: clocks["acting"].wrap(player(skill, rng))
-        evaluate = make_evaluator(run).evaluate_during_training
+        trainer.env.step = clocks["environment"].wrap(trainer.env.step)
+        trainer.env.reset = clocks["environment"].wrap(trainer.env.reset)
+        trainer.method.update = clocks["update"].wrap(trainer.method.update)
+        trainer.agent.update = clocks["update"].wrap(trainer.agent.update)
+        trainer.policy.sample = clocks["acting"].wrap(trainer.policy.sample)
         progress = Progress(settings.steps, 0, {}, lambda _: None)
         with Logger(run.metrics, run.evaluations, progress) as logger:
             start = Stop(), TrainingState()
-            loop = TrainingLoop(learner, settings, logger, evaluate, run.save, *start)
-            while learner.steps < learner.config.random_steps + 400:
+            loop = TrainingLoop(trainer, settings, logger, no_evaluation, run.save, *start)
+            while trainer.steps < trainer.settings.random_steps + 400:
                 loop.advance()
             for clock in clocks.values():
                 clock.seconds = 0.0
-            began, first = time.perf_counter(), learner.steps
+            began, first = time.perf_counter(), trainer.steps
             while time.perf_counter() - began < seconds:
                 loop.advance()
-            total, steps = time.perf_counter() - began, learner.steps - first
+            total, steps = time.perf_counter() - began, trainer.steps - first
     known = sum(clock.seconds for clock in clocks.values())
     print(f"lite, walker, {torch.get_num_threads()} thread: {steps / total:.0f} steps/s")
     for name, clock in clocks.items():

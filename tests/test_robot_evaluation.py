@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from comsd.terms import by_tercile, retrieval
 
 from comsd.evaluation.metrics import akd, identification, ms_coverage, sweep_metrics
 from comsd.evaluation.sweeps import skill_sweeps
+from comsd.methods.statistics import by_tercile, retrieval
 from comsd.skills import Box, OneHot, Sphere
 
 
