@@ -20,7 +20,8 @@ from comsd.runs.device import check_device
 from comsd.runs.run import Run
 from comsd.training.logger import Logger
 from comsd.training.progress import Progress
-from comsd.training.trainer import Trainer, TrainingLoop, graceful_stop, prepare
+from comsd.training.signals import graceful_stop
+from comsd.training.trainer import Trainer, TrainingLoop, prepare
 
 Report = Callable[[str], None]
 

@@ -14,7 +14,8 @@ from typing import Any
 from comsd.agents.critics import CRITICS
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.agents.ppo import PPO, PPOConfig
-from comsd.config import Settings, choose
+from comsd.config import Config, Settings, choose
+from comsd.envs.base import Env
 from comsd.envs.specs import ENVS, TASKS, EnvSpec, env_spec, make_task
 from comsd.errors import InputError
 from comsd.methods.aps import APS
@@ -29,6 +30,7 @@ from comsd.methods.diayn import DIAYN
 from comsd.methods.lsd import LSD
 from comsd.methods.metra import METRA
 from comsd.methods.smm import SMM
+from comsd.skills import SkillSpace
 from comsd.training.off_policy import OffPolicySettings, OffPolicyTrainer
 from comsd.training.on_policy import OnPolicySettings, OnPolicyTrainer
 from comsd.training.trainer import Trainer
@@ -59,12 +61,15 @@ class AgentKind:
     config_class: type[Settings]
     make: Callable[..., Any]  # (config, skill space, observations, actions, form of the critic)
     train_settings: type[Settings]
-    trainer: type[Trainer]
+    make_trainer: Callable[..., Trainer]  # (environment, agent, method, settings, seed, ...)
+    check: Callable[[Config, SkillSpace, Env], None]  # before a run
 
 
 AGENTS: dict[str, AgentKind] = {
-    "ppo": AgentKind(PPOConfig, PPO, OnPolicySettings, OnPolicyTrainer),
-    "ddpg": AgentKind(DDPGConfig, DDPG, OffPolicySettings, OffPolicyTrainer),
+    "ppo": AgentKind(PPOConfig, PPO, OnPolicySettings, OnPolicyTrainer, OnPolicyTrainer.check),
+    "ddpg": AgentKind(
+        DDPGConfig, DDPG, OffPolicySettings, OffPolicyTrainer, OffPolicyTrainer.check
+    ),
 }
 
 # --- methods from files ---------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from typing import Protocol
 from comsd.errors import InputError, Interrupted, RunError
 from comsd.registry import LOADED
 from comsd.reproduce.plan import Job, Plan, note_exhibit
-from comsd.training.trainer import graceful_stop
+from comsd.training.signals import graceful_stop
 
 ATTEMPTS = 3
 LOOK_EVERY = 0.2  # seconds

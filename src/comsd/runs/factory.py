@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -63,7 +62,7 @@ def make_training_env(config: Config, source: SourceRun | None) -> Env:
 
 def check_possible(config: Config, env: Env) -> None:
     """Say now what would fail later: memory, a compiler, an extra that is not installed."""
-    AGENTS[config.run.agent].trainer.check(config, make_space(config), env)
+    AGENTS[config.run.agent].check(config, make_space(config), env)
     if config.run.tensorboard and find_spec("tensorboard") is None:
         raise InputError(
             "tensorboard is True but needs the extra: pip install 'comsd[tensorboard]'"
@@ -105,7 +104,7 @@ def make_trainer(config: Config, source: SourceRun | None, env: Env) -> Trainer:
     if isinstance(config.adapt, FinetuneSettings):
         assert source is not None
         agent.init_from(source.load_agent(env), config.adapt.critic_init)
-    make: Callable[..., Trainer] = AGENTS[config.run.agent].trainer
+    make = AGENTS[config.run.agent].make_trainer
     options = {} if selector is None else {"selector": selector}
     precision = config.run.precision
     return make(env, agent, method, config.train, seed, precision=precision, **options)

@@ -17,11 +17,9 @@ from comsd.envs.base import Env
 from comsd.errors import InputError, RunError
 from comsd.methods.base import Method, MethodConfig
 from comsd.methods.statistics import chance, retrieval
-from comsd.nn import load_optimizer, optimizer_state, use_bf16
 from comsd.replay import Layout, Replay
 from comsd.skills import SkillSpace
 from comsd.training.memory import check_memory
-from comsd.training.seeding import random_state, restore_random
 from comsd.training.skill_selection import SampleSkill, SkillSelector
 from comsd.training.trainer import Trainer
 from comsd.types import Batch, Metrics
@@ -66,27 +64,16 @@ class OffPolicyTrainer(Trainer):
         selector: SkillSelector | None = None,
         precision: str = "float32",
     ) -> None:
-        self.selector = selector or SampleSkill(method.space)
-        self.env, self.agent, self.method, self.settings = env, agent, method, settings
-        self.policy = agent.policy
-        self.device = self.policy.device
-        self.optimizer = method.optimizer()
-        if precision == "bf16":
-            use_bf16(agent)
-            use_bf16(method)
+        skills, actions, replay, diagnostics, noise = seed.spawn(5)
+        rngs = {"skill": skills, "action": actions, "replay": replay, "diagnostics": diagnostics}
+        super().__init__(env, agent, method, rngs, precision)
+        self.settings, self.selector = settings, selector or SampleSkill(method.space)
         if agent.config.compile:
             agent.compile_losses()
             method.embed_and_loss = torch.compile(method.embed_and_loss)
-        skills, actions, replay, diagnostics, noise = seed.spawn(5)
-        self.rngs = {
-            "skill": np.random.default_rng(skills),
-            "action": np.random.default_rng(actions),
-            "replay": np.random.default_rng(replay),
-            "diagnostics": np.random.default_rng(diagnostics),
-        }
         self.noise = torch.Generator(self.device).manual_seed(int(noise.generate_state(1)[0]))
         self.replay = Replay(layout(settings, method.space, env), self.device)
-        self.steps = self.updates = 0
+        self.updates = 0
         self.clock = np.zeros(env.num_envs, np.int64)  # steps of each episode
         self.skill = torch.zeros(env.num_envs, method.space.dim)
         self.obs = env.reset()
@@ -209,39 +196,24 @@ class OffPolicyTrainer(Trainer):
     # --- state --------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything the future depends on, by branch."""
-        return {
-            "agent": self.agent.state_dict(),
-            "method": self.method.state_dict(),
-            "replay": self.replay.state_dict(),
-            "rule": self.selector.state_dict(),
-            "training": {
-                "steps": self.steps,
-                "updates": self.updates,
-                "clock": self.clock,
-                "obs": self.obs,
-                "skill": self.skill,
-                "agent_optimizer": self.agent.optimizer_state(),
-                "method_optimizer": optimizer_state(self.optimizer),
-                "env": self.env.state_dict(),
-                "random": random_state(self.rngs, self.device),
-                "noise": self.noise.get_state(),
-            },
+        state = super().state_dict()
+        state["training"] |= {
+            "updates": self.updates,
+            "clock": self.clock,
+            "obs": self.obs,
+            "skill": self.skill,
+            "noise": self.noise.get_state(),
         }
+        return {**state, "replay": self.replay.state_dict(), "rule": self.selector.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        training = state["training"]
-        self.agent.load_state_dict(state["agent"])
-        self.method.load_state_dict(state["method"])
+        super().load_state_dict(state)
         self.replay.load_state_dict(state["replay"])
         self.selector.load_state_dict(state["rule"])
-        self.agent.load_optimizer_state(training["agent_optimizer"])
-        load_optimizer(self.optimizer, training["method_optimizer"])
-        self.env.load_state_dict(training["env"])
-        restore_random(training["random"], self.rngs, self.device)
+        training = state["training"]
         self.noise.set_state(training["noise"])
-        self.steps, self.updates = training["steps"], training["updates"]
-        self.clock, self.obs, self.skill = training["clock"], training["obs"], training["skill"]
+        self.updates, self.clock = training["updates"], training["clock"]
+        self.obs, self.skill = training["obs"], training["skill"]
         self.policy_fn = make_policy_fn(self.policy, self.skill, self.rngs["action"])
 
 

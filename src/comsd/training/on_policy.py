@@ -15,9 +15,8 @@ from comsd.config import Config, Settings, setting
 from comsd.envs.base import Env
 from comsd.errors import InputError, RunError
 from comsd.methods.base import Method, MethodConfig
-from comsd.nn import all_finite, load_optimizer, optimizer_state, use_bf16
+from comsd.nn import all_finite
 from comsd.skills import SkillSpace
-from comsd.training.seeding import random_state, restore_random
 from comsd.training.trainer import Trainer
 from comsd.types import Batch, Metrics
 
@@ -41,20 +40,10 @@ class OnPolicyTrainer(Trainer):
         seed: np.random.SeedSequence,
         precision: str = "float32",
     ) -> None:
-        self.env, self.agent, self.method, self.space = env, agent, method, method.space
-        self.policy = agent.policy
-        self.device = self.policy.device
-        self.optimizer = method.optimizer()
-        if precision == "bf16":
-            use_bf16(agent)
-            use_bf16(method)
         skills, actions, order = seed.spawn(3)
-        self.rngs = {
-            "skill": np.random.default_rng(skills),
-            "action": np.random.default_rng(actions),
-            "order": np.random.default_rng(order),
-        }
-        self.steps = 0  # environment steps taken
+        rngs = {"skill": skills, "action": actions, "order": order}
+        super().__init__(env, agent, method, rngs, precision)
+        self.space = method.space
 
     @staticmethod
     def check(config: Config, _space: SkillSpace, env: Env, /) -> None:
@@ -139,36 +128,3 @@ class OnPolicyTrainer(Trainer):
         if not all_finite(self.method.parameters()):
             raise RunError(f"the representation of {self.method.name} holds NaN or infinity")
         return metrics
-
-    @property
-    def selected_skill(self) -> None:
-        """Every episode has another skill."""
-
-    def diagnostics(self) -> Metrics:
-        return {}
-
-    # --- state --------------------------------------------------------------------------------
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything the future depends on, by branch."""
-        return {
-            "agent": self.agent.state_dict(),
-            "method": self.method.state_dict(),
-            "training": {
-                "steps": self.steps,
-                "agent_optimizer": self.agent.optimizer_state(),
-                "method_optimizer": optimizer_state(self.optimizer),
-                "env": self.env.state_dict(),
-                "random": random_state(self.rngs, self.device),
-            },
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        training = state["training"]
-        self.agent.load_state_dict(state["agent"])
-        self.method.load_state_dict(state["method"])
-        self.agent.load_optimizer_state(training["agent_optimizer"])
-        load_optimizer(self.optimizer, training["method_optimizer"])
-        self.env.load_state_dict(training["env"])
-        restore_random(training["random"], self.rngs, self.device)
-        self.steps = training["steps"]

@@ -1,45 +1,48 @@
-"""The training loop: advance the trainer, write down what happens, stop cleanly."""
+"""Trainers: gather experience, learn from it; and the loop that logs, evaluates and saves."""
 
 from __future__ import annotations
 
-import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from comsd.agents.base import Policy
-from comsd.config import Config, RunSettings
+from comsd.config import RunSettings
 from comsd.envs.base import Env
 from comsd.errors import RunError
 from comsd.methods.base import Method
-from comsd.skills import SkillSpace
+from comsd.nn import load_optimizer, optimizer_state, use_bf16
 from comsd.training.logger import Logger
+from comsd.training.seeding import random_state, restore_random
+from comsd.training.signals import Stop
 from comsd.types import Metrics
 
 
 class Trainer(ABC):
     """Alternates between gathering experience and learning from it."""
 
-    @abstractmethod
-    def __init__(self, *args: Any, **options: Any) -> None:
-        """(environment, agent, method, settings of training, seed, selector=, precision=)"""
-
-    steps: int  # environment steps so far
-    method: Method
-    agent: Any
-    policy: Policy  # acts; shares the agent's weights
-
-    @staticmethod
-    @abstractmethod
-    def check(config: Config, space: SkillSpace, env: Env, /) -> None:
-        """Raise InputError where a run could not start or would never learn."""
+    def __init__(
+        self,
+        env: Env,
+        agent: Any,
+        method: Method,
+        rngs: dict[str, np.random.SeedSequence],
+        precision: str,
+    ) -> None:
+        self.env, self.agent, self.method = env, agent, method
+        self.policy = agent.policy  # acts; shares the agent's weights
+        self.device: torch.device = self.policy.device
+        self.optimizer = method.optimizer()
+        self.rngs = {name: np.random.default_rng(seed) for name, seed in rngs.items()}
+        self.steps = 0  # of the environments
+        if precision == "bf16":
+            use_bf16(agent)
+            use_bf16(method)
 
     @property
     def selected_skill(self) -> Tensor | None:
@@ -57,46 +60,27 @@ class Trainer(ABC):
         """More figures for the log, apart from training."""
         return {}
 
-    @abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """Everything the future depends on, in branches that can be read alone."""
+        training = {
+            "steps": self.steps,
+            "agent_optimizer": self.agent.optimizer_state(),
+            "method_optimizer": optimizer_state(self.optimizer),
+            "env": self.env.state_dict(),
+            "random": random_state(self.rngs, self.device),
+        }
+        agent, method = self.agent.state_dict(), self.method.state_dict()
+        return {"agent": agent, "method": method, "training": training}
 
-    @abstractmethod
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
-
-
-# --- signals --------------------------------------------------------------------------------------
-
-
-class Stop:
-    """Set by the first SIGINT, SIGTERM or SIGHUP; the second interrupts at once."""
-
-    def __init__(self) -> None:
-        self.signal: int | None = None
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.signal is not None:
-            raise KeyboardInterrupt
-        self.signal = number
-
-    def requested(self) -> bool:
-        return self.signal is not None
-
-
-@contextmanager
-def graceful_stop() -> Iterator[Stop]:
-    stop, signals = Stop(), [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # not under nohup: a terminal that closes
-        signals.append(signal.SIGHUP)
-    try:
-        before = {s: signal.signal(s, stop) for s in signals}
-    except ValueError:  # not the main thread: the caller looks after signals
-        before = {}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        training = state["training"]
+        self.agent.load_state_dict(state["agent"])
+        self.method.load_state_dict(state["method"])
+        self.agent.load_optimizer_state(training["agent_optimizer"])
+        load_optimizer(self.optimizer, training["method_optimizer"])
+        self.env.load_state_dict(training["env"])
+        restore_random(training["random"], self.rngs, self.device)
+        self.steps = training["steps"]
 
 
 # --- the loop -------------------------------------------------------------------------------------
