@@ -12,7 +12,7 @@ import matplotlib.image
 import mujoco
 import numpy as np
 import pytest
-from comsd.run import Run
+from comsd.runs import Run
 from PIL import Image
 
 import comsd
