@@ -26,6 +26,7 @@ class EnvSpec:
     families: tuple[str, ...]  # from general to special; methods have tuned values for each
     summary: str
     make: Callable[[int, int], Env]  # (number of environments, seed)
+    horizon: int  # of the environments it makes
     values: Values  # run.* and method.*: what differs from the defaults
     presets: dict[str, Values]  # run.* and method.* of each preset
     agents: dict[
@@ -94,6 +95,7 @@ def maze_spec(name: str) -> EnvSpec:
         families=("maze",),
         summary=f"2-D maze of EDL: cells {len(layout.cells)}, dead ends {len(layout.arms)}",
         make=partial(maze.MazeEnv, layout),
+        horizon=maze.HORIZON,
         values=sourced("paper, Sec. V-K", run__space="one-hot", run__skills=10)
         | sourced("torch's default, as in the authors' maze code", method__init="uniform"),
         presets=MAZE_PRESETS,
@@ -103,6 +105,7 @@ def maze_spec(name: str) -> EnvSpec:
 
 # --- robots ---------------------------------------------------------------------------------------
 
+ROBOT_HORIZON = 1000
 ROBOT_TASKS = {
     "walker": ("stand", "walk", "run", "flip"),
     "quadruped": ("stand", "walk", "run", "jump"),
@@ -175,6 +178,7 @@ def robot_spec(name: str) -> EnvSpec:
         families=("robots", name),
         summary=f"{name.title()} of the DeepMind Control Suite, reward-free",
         make=lambda num_envs, seed: make_robot(name, range(seed, seed + num_envs)),
+        horizon=ROBOT_HORIZON,
         values=sourced(TABLE, run__space="box", run__skills=64)
         | sourced(OURS, run__log_every=2000, run__evaluate_every=25_000)
         | sourced(OURS, run__checkpoint_every=10_000, run__rollouts=6),
@@ -190,6 +194,7 @@ def task_spec(domain: str, task: str) -> EnvSpec:
         families=("tasks", domain),
         summary=f"{domain.title()} with the reward of {task}",
         make=partial(make_task, f"{domain}_{task}"),
+        horizon=ROBOT_HORIZON,
         values=sourced("no skills unless a run provides them", run__space="none", run__skills=0)
         | sourced(TABLE, run__evaluate_every=10_000, run__rollouts=10)
         | sourced(OURS, run__log_every=1000, run__checkpoint_every=10_000),
