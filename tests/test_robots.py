@@ -18,7 +18,7 @@ import torch
 from dm_control import suite
 
 import comsd
-from comsd.envs import ENVS, TASKS, make_task
+from comsd.envs import ENVS, TASKS, env_spec, make_task
 from comsd.envs.mujoco import HORIZON, RobotEnv
 from comsd.envs.robots import ROBOTS, load_robot
 from comsd.envs.simulation import SingleSimulation
@@ -300,6 +300,20 @@ def test_an_unknown_task_is_named_with_those_there_are() -> None:
         make_task("walker_dance")
     with pytest.raises(InputError, match="quadruped_"):
         make_task("humanoid_run")
+
+
+@pytest.mark.parametrize("name", [*ENVS, *TASKS])
+def test_specs_describe_the_environments(name: str) -> None:
+    spec = env_spec(name)
+    env = spec.make(1, 0)
+    assert env.horizon == spec.horizon
+    assert env.reset().shape == (1, *env.obs_spec.shape)
+    assert env.obs_spec.mean.shape == env.obs_spec.std.shape == env.obs_spec.shape
+    assert all(set(spec.presets) == set(presets) for presets in spec.agents.values())
+    groups = {key.partition(".")[0] for values in spec.presets.values() for key in values}
+    assert groups | {key.partition(".")[0] for key in spec.values} <= {"run", "method"}
+    chosen = [key for presets in spec.agents.values() for v in presets.values() for key in v]
+    assert {key.partition(".")[0] for key in chosen} <= {"agent", "train"}
 
 
 def test_environments_are_listed_without_mujoco_and_torch() -> None:

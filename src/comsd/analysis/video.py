@@ -33,7 +33,7 @@ def write_video(
     report: Callable[[str], None],
 ) -> Path:
     """The first seconds of each roll-out at true speed: skills.mp4, or a GIF without ffmpeg."""
-    report("looking for an OpenGL that works")
+    report("testing OpenGL")
     backend = gl.first_working()
     if backend is None:
         raise RunError("no video: OpenGL does not work here; `comsd doctor` says what to install")

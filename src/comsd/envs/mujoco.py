@@ -172,7 +172,7 @@ class RobotEnv:
         threads = min(self.num_envs, torch.get_num_threads())  # the process's share of the cores
         return BatchedSimulation(model, substeps, fields, self.num_envs, threads)
 
-    # A step only counts `now` up: arrays of clocks would cost a tenth of Cheetah's physics.
+    # A step only increments `now`, which is cheaper than an array of clocks.
 
     @property
     def clock(self) -> NDArray[np.int64]:

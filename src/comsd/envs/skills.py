@@ -17,7 +17,7 @@ class SkillEnv:
     """Each action in [-1, 1]^dim selects the skill that acts for the next `hold` steps.
 
     The reward is the sum of their rewards, discounted from the first. When an episode ends in any
-    environment, the step ends there for all of them, and all select a skill anew.
+    environment, the step ends for all of them, and all select a skill anew.
     """
 
     def __init__(

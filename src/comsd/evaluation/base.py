@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
@@ -14,6 +13,7 @@ from comsd.envs.base import Env
 from comsd.envs.specs import EnvSpec
 from comsd.methods.base import Method
 from comsd.skills import SkillSpace
+from comsd.training.rollout import StopFn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,11 +64,7 @@ class Evaluator(Protocol):
     bounds: dict[str, float]  # of metrics, that stand for a claim of the paper; may be empty
 
     def evaluate_during_training(
-        self,
-        policy: Policy,
-        method: Method,
-        selected_skill: Tensor | None,
-        stopped: Callable[[], bool],
+        self, policy: Policy, method: Method, selected_skill: Tensor | None, stopped: StopFn
     ) -> dict[str, float] | None:
         """Metrics cheap enough to compute often; None if `stopped()` before they are complete."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from comsd.envs.base import Env
 from comsd.methods.base import Method
 from comsd.methods.statistics import chance, retrieval
 from comsd.skills import SkillSpace
-from comsd.training.rollout import Transition, never, rollout
+from comsd.training.rollout import StopFn, Transition, never, rollout
 from comsd.types import Batch
 
 HELD_OUT_MEANINGS = {
@@ -31,7 +31,7 @@ def held_out_retrieval(
     hold: int,
     n_step: int,
     seed: int,
-    stopped: Callable[[], bool] = never,
+    stopped: StopFn = never,
 ) -> dict[str, float]:
     """One fresh episode per environment, with new skills and the exploration noise of training.
 

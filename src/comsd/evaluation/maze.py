@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -20,7 +19,7 @@ from comsd.envs.maze import MAZES, Maze, MazeEnv
 from comsd.evaluation.base import EvaluatedRun, evaluation_seed
 from comsd.methods.base import Method
 from comsd.skills import SkillSpace
-from comsd.training.rollout import Stopped, never, random_policy_fn, rollout
+from comsd.training.rollout import StopFn, Stopped, never, random_policy_fn, rollout
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +74,7 @@ def maze_rollouts(
     *,
     greedy: bool = False,
     random_start: bool = False,
-    stopped: Callable[[], bool] = never,
+    stopped: StopFn = never,
 ) -> tuple[NDArray[np.float32], Cells]:
     """Positions (skills, rollouts, time, 2) and the cells they are in, (skills, rollouts, time).
 
@@ -150,7 +149,7 @@ def maze_metrics(
     paths: NDArray[np.float32],
     cells: Cells,
     seed: int = 0,
-    stopped: Callable[[], bool] = never,
+    stopped: StopFn = never,
 ) -> dict[str, float]:
     """All metrics of the result of `maze_rollouts`; raises `Stopped` as they do."""
     num_skills, per_skill, length = cells.shape
@@ -211,11 +210,7 @@ class MazeEvaluator:
         self.bounds = CLAIMS.get(settings.skills, {}) if claimed else {}
 
     def evaluate_during_training(
-        self,
-        policy: Policy,
-        method: Method,
-        selected_skill: Tensor | None,
-        stopped: Callable[[], bool],
+        self, policy: Policy, method: Method, selected_skill: Tensor | None, stopped: StopFn
     ) -> dict[str, float] | None:
         try:
             return self.metrics(policy, stopped)
@@ -225,9 +220,7 @@ class MazeEvaluator:
     def evaluate(self, policy: Policy | None, **options: bool) -> dict[str, float]:
         return self.metrics(policy, never, **options)
 
-    def metrics(
-        self, policy: Policy | None, stopped: Callable[[], bool], **options: bool
-    ) -> dict[str, float]:
+    def metrics(self, policy: Policy | None, stopped: StopFn, **options: bool) -> dict[str, float]:
         paths, cells = maze_rollouts(
             self.maze, policy, self.space, self.per_skill, self.seed, stopped=stopped, **options
         )

@@ -5,7 +5,6 @@ One roll-out per skill with mean actions, all from the same initial state.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -19,7 +18,7 @@ from comsd.evaluation.held_out import HELD_OUT_MEANINGS, held_out_retrieval
 from comsd.evaluation.metrics import SWEEP_MEANINGS, States, akd, identification, sweep_metrics
 from comsd.evaluation.sweeps import skill_sweeps
 from comsd.methods.base import Method
-from comsd.training.rollout import Stopped, never, random_policy_fn, rollout
+from comsd.training.rollout import StopFn, Stopped, never, random_policy_fn, rollout
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,7 +65,7 @@ class RobotEvaluator:
         length: int | None = None,
         *,
         rng: np.random.Generator | None = None,
-        stopped: Callable[[], bool] = never,
+        stopped: StopFn = never,
     ) -> States:
         """The states after each step, from the initial state of a seed; (skills, length, O).
 
@@ -95,11 +94,7 @@ class RobotEvaluator:
     # --- evaluation ---------------------------------------------------------------------------
 
     def evaluate_during_training(
-        self,
-        policy: Policy,
-        method: Method,
-        selected_skill: Tensor | None,
-        stopped: Callable[[], bool],
+        self, policy: Policy, method: Method, selected_skill: Tensor | None, stopped: StopFn
     ) -> dict[str, float] | None:
         name = self.training_sweep
         try:
@@ -108,9 +103,7 @@ class RobotEvaluator:
         except Stopped:
             return None
 
-    def held_out(
-        self, policy: Policy, method: Method, stopped: Callable[[], bool] = never
-    ) -> dict[str, float]:
+    def held_out(self, policy: Policy, method: Method, stopped: StopFn = never) -> dict[str, float]:
         env = self.make_env(HELD_OUT_EPISODES, self.seed)
         return held_out_retrieval(
             env,

@@ -6,7 +6,6 @@ exploration noise, as in the paper, and without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -17,7 +16,7 @@ from comsd.agents.base import Policy, make_policy_fn
 from comsd.errors import InputError
 from comsd.evaluation.base import EvaluatedRun, evaluation_seed
 from comsd.methods.base import Method
-from comsd.training.rollout import Stopped, never, random_policy_fn, rollout
+from comsd.training.rollout import StopFn, Stopped, never, random_policy_fn, rollout
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +45,7 @@ class TaskEvaluator:
         skill: Tensor,
         *,
         noise: bool = False,
-        stopped: Callable[[], bool] = never,
+        stopped: StopFn = never,
     ) -> NDArray[np.float64]:
         """(episodes,); without a policy, of random actions."""
         env = self.run.make_env(self.episodes, self.seed, discount=1.0)
@@ -62,7 +61,7 @@ class TaskEvaluator:
         return total
 
     def score(
-        self, policy: Policy | None, skill: Tensor, stopped: Callable[[], bool] = never
+        self, policy: Policy | None, skill: Tensor, stopped: StopFn = never
     ) -> dict[str, float]:
         returns = self.returns(policy, skill, noise=self.combined, stopped=stopped)
         metrics = {"return": float(returns.mean()), "return_sd": float(returns.std())}
@@ -72,11 +71,7 @@ class TaskEvaluator:
         return metrics
 
     def evaluate_during_training(
-        self,
-        policy: Policy,
-        method: Method,
-        selected_skill: Tensor | None,
-        stopped: Callable[[], bool],
+        self, policy: Policy, method: Method, selected_skill: Tensor | None, stopped: StopFn
     ) -> dict[str, float] | None:
         if selected_skill is None:  # the selection is not complete
             return {}

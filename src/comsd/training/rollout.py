@@ -18,6 +18,9 @@ class Stopped(Exception):  # noqa: N818 (not an error)
     """A signal arrived during a roll-out."""
 
 
+StopFn = Callable[[], bool]  # has a signal arrived?
+
+
 def never() -> bool:
     return False
 
@@ -55,7 +58,7 @@ def rollout(
     policy_fn: PolicyFn,
     length: int | None = None,
     *,
-    stopped: Callable[[], bool] = never,
+    stopped: StopFn = never,
 ) -> Iterator[Transition]:
     """Reset the environments and act, until no first episode is left or for `length` steps.
 
