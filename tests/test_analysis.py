@@ -127,7 +127,7 @@ def test_the_figures_equal_direct_computation(run: Run, analysis: comsd.Analysis
         assert analysis.metrics[f"akd_range_{name}"] == np.ptp(activity)
         assert analysis.metrics[f"akd_variance_{name}"] == pytest.approx(activity.var())
         assert analysis.metrics[f"ms_coverage3_{name}"] == ms_coverage(states)
-    metrics = look.measure(run.policy)
+    metrics = look.evaluate(run.policy)
     metrics.pop("identification")
     assert analysis.metrics == metrics
 

@@ -165,8 +165,8 @@ def test_the_progress_line_shows_what_it_logs(name: str) -> None:
     method = make_method(name, space := make_space("one-hot"), "robots")
     batch = make_batch(space, ROWS)
     logged = method.learn(batch, method.optimizer()).metrics | method.health(batch)
-    assert 1 <= len(method.headline) <= 3
-    assert method.headline.keys() <= logged.keys()
+    assert 1 <= len(method.progress_metrics) <= 3
+    assert method.progress_metrics.keys() <= logged.keys()
 
 
 @pytest.mark.parametrize("name", METHODS)

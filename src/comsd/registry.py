@@ -33,7 +33,7 @@ from comsd.methods.diayn import DIAYN
 from comsd.methods.lsd import LSD
 from comsd.methods.metra import METRA
 from comsd.methods.smm import SMM
-from comsd.training.trainer import Trainer
+from comsd.training.trainer import Trainer, TrainSettings
 
 if TYPE_CHECKING:
     from comsd.envs.mujoco import RobotEnv
@@ -49,7 +49,7 @@ METHODS: dict[str, type[Method]] = {
 class AgentKind:
     config_class: type[Settings]
     make: Callable[..., Any]  # (config, skill space, observations, actions, form of the critic)
-    train_settings: type[Settings]
+    train_settings: type[TrainSettings]
     trainer: type[Trainer]
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from comsd.agents.ddpg import CODE, DDPG, PAPER, DDPGConfig
 from comsd.compiling import check_compiler, compile_agent, compiled_learn
-from comsd.config import Config, Settings, setting
+from comsd.config import Config, setting
 from comsd.envs.base import Env
 from comsd.errors import InputError, RunError
 from comsd.learners.base import random_state, restore_random
@@ -22,15 +22,14 @@ from comsd.replay import Layout, Replay
 from comsd.rules import Prior, Rule
 from comsd.skills import SkillSpace
 from comsd.terms import chance, retrieval
-from comsd.training.trainer import Trainer
+from comsd.training.trainer import Trainer, TrainSettings
 from comsd.types import Batch, Metrics
 
 CHECKED = 64  # updates between looks at all weights
 
 
 @dataclass(frozen=True)
-class OffPolicySettings(Settings):
-    envs: int = setting(1, "environments that run side by side", "one, as in the papers", low=1)
+class OffPolicySettings(TrainSettings):
     batch_size: int = setting(1024, "transitions per update", PAPER, low=2)
     replay: int = setting(1_000_000, "transitions kept", PAPER, low=1)
     n_step: int = setting(3, "steps from s to s' in a sampled transition", PAPER, low=1)

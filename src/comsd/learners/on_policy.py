@@ -9,18 +9,18 @@ import numpy as np
 import torch
 
 from comsd.agents.ppo import CODE, PPO, PPOConfig, shuffled
-from comsd.config import Config, Settings, setting
+from comsd.config import Config, setting
 from comsd.envs.base import Env
 from comsd.errors import InputError, RunError
 from comsd.learners.base import random_state, restore_random
 from comsd.methods.base import Method, MethodConfig
 from comsd.skills import SkillSpace
-from comsd.training.trainer import Trainer
+from comsd.training.trainer import Trainer, TrainSettings
 from comsd.types import Batch, Metrics
 
 
 @dataclass(frozen=True)
-class OnPolicySettings(Settings):
+class OnPolicySettings(TrainSettings):
     envs: int = setting(50, "episodes per cycle, run side by side", CODE, low=1)
 
 
@@ -49,7 +49,7 @@ class OnPolicyLearner(Trainer):
         self.steps = 0  # environment steps taken
 
     @staticmethod
-    def check(config: Config, space: SkillSpace, env: Env) -> None:
+    def check(config: Config, space: SkillSpace, env: Env) -> None:  # noqa: ARG004
         """Raise InputError where a run could not start, or would teach a skill that did not act."""
         method, agent, train = config.method, config.agent, config.train
         assert isinstance(method, MethodConfig)

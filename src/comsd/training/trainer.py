@@ -15,13 +15,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from comsd.config import Config, RunSettings
+from comsd.config import Config, RunSettings, Settings, setting
 from comsd.envs.base import Env
 from comsd.errors import RunError
 from comsd.methods.base import Method
 from comsd.skills import SkillSpace
 from comsd.training.logger import Logger
 from comsd.types import Metrics
+
+
+@dataclass(frozen=True)
+class TrainSettings(Settings):
+    """What all trainers have."""
+
+    envs: int = setting(1, "environments that run side by side", "one, as in the papers", low=1)
 
 
 class Trainer(ABC):
