@@ -1,6 +1,6 @@
 # make demo   discover ten skills in the tree maze and show them
 # make test   run the tests
-# make check  format, lint, types and tests
+# make check  format, lint, types, layers and tests
 # make bench  the speed of everything hot, as ratios
 # Everything runs in .venv, which `make install` prepares from constraints.txt.
 
@@ -8,7 +8,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEMO := runs/demo
 
-.PHONY: install demo test test-slow test-kill check format lint types bench clean
+.PHONY: install demo test test-slow test-kill check format lint types layers bench clean
 
 install: .venv/installed
 
@@ -33,7 +33,7 @@ test-slow: install
 test-kill: install
 	$(BIN)/python -m pytest -m slow tests/slow/test_kill.py
 
-check: install format lint types test
+check: install format lint types layers test
 
 format: install
 	$(BIN)/ruff format --check .
@@ -43,6 +43,10 @@ lint: install
 
 types: install
 	$(BIN)/basedpyright
+
+# No import goes upwards: the layers are in pyproject.toml.
+layers: install
+	$(BIN)/lint-imports
 
 bench: install
 	$(BIN)/python benchmarks/maze_cycle.py

@@ -22,7 +22,8 @@ from comsd import Run
 from comsd.adaptation import FinetuneSettings
 from comsd.cli import main
 from comsd.reproduce import write_report
-from comsd.reproduce.report import commit_of, find
+from comsd.reproduce.report import commit_of
+from comsd.reproduce.sections import find
 
 ROOT = Path(__file__).parent.parent
 RUNS, RESULTS = ROOT / "runs", ROOT / "results" / "adaptation"

@@ -18,7 +18,8 @@ from tables import write_csv
 from comsd.cli import main
 from comsd.registry import METHODS
 from comsd.reproduce import write_report
-from comsd.reproduce.report import commit_of, find
+from comsd.reproduce.report import commit_of
+from comsd.reproduce.sections import find
 
 ROOT = Path(__file__).parent.parent
 RUNS, RESULTS = ROOT / "runs", ROOT / "results" / "methods"

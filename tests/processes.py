@@ -32,20 +32,20 @@ SMALL: dict[str, Any] = {
 }
 
 
-def words(settings: dict[str, Any]) -> list[str]:
+def options_of(settings: dict[str, Any]) -> list[str]:
     return [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
 
 
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "comsd.cli", *words]
+def command(*argv: str) -> list[str]:
+    return [sys.executable, "-m", "comsd.cli", *argv]
 
 
-def call(words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+def call(argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
     """What a command answers, in this process: exit code, output, errors."""
     code = 0
     capsys.readouterr()
     try:
-        main(words.split())
+        main(argv.split())
     except SystemExit as stop:
         code = int(stop.code or 0)
     out, err = capsys.readouterr()
@@ -53,7 +53,7 @@ def call(words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]
 
 
 def start(run: Path, settings: dict[str, Any] = SMALL) -> subprocess.Popen[bytes]:
-    asked = command("pretrain", "comsd", *words(settings), "--run", str(run))
+    asked = command("pretrain", "comsd", *options_of(settings), "--run", str(run))
     return subprocess.Popen(asked, stderr=subprocess.DEVNULL)
 
 
@@ -94,13 +94,13 @@ from comsd import checkpoint
 run, moment, save = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 count, saves = -1, 0
 def dying(function):
-    def wrapped(*words, **options):
+    def wrapped(*args, **options):
         global count
         if count >= 0:
             if count == moment:
                 os._exit(9)
             count += 1
-        return function(*words, **options)
+        return function(*args, **options)
     return wrapped
 checkpoint.write_file = dying(checkpoint.write_file)
 checkpoint.flush = dying(checkpoint.flush)
@@ -108,11 +108,11 @@ shutil.rmtree = dying(shutil.rmtree)
 Path.rename = dying(Path.rename)
 Path.unlink = dying(Path.unlink)
 original = checkpoint.save
-def counted(*words):
+def counted(*args):
     global count, saves
     saves += 1
     count = 0 if saves == save else -1
-    place = original(*words)
+    place = original(*args)
     count = -1
     return place
 checkpoint.save = counted

@@ -98,11 +98,11 @@ def test_one_skill_all_along_and_its_own_reward(tuned: Run) -> None:
 
 
 def test_the_score_is_the_mean_return_of_single_episodes(tuned: Run) -> None:
-    look = TaskEvaluator(tuned)
-    look.episodes = 3
-    returns = look.returns(tuned.policy, tuned.selected_skill)
+    evaluator = TaskEvaluator(tuned)
+    evaluator.episodes = 3
+    returns = evaluator.returns(tuned.policy, tuned.selected_skill)
     for i, total in enumerate(returns):
-        env = comsd.make_task("hopper_hop", 1, look.seed + i)
+        env = comsd.make_task("hopper_hop", 1, evaluator.seed + i)
         obs, ended, alone = env.reset(), False, 0.0
         policy_fn = make_policy_fn(tuned.policy, tuned.selected_skill[None], None)
         while not ended:
@@ -140,8 +140,8 @@ def test_what_belongs_to_the_skills_cannot_be_changed(source: Run) -> None:
 
 
 def test_a_flag_counts_even_if_it_names_the_default(source: Run, tmp_path: Path) -> None:
-    words = f"combine {source.path} --task hopper_hop --hold 10 --agent.discount 0.99 --steps 210"
-    main([*words.split(), "--run", str(tmp_path / "run")])
+    argv = f"combine {source.path} --task hopper_hop --hold 10 --agent.discount 0.99 --steps 210"
+    main([*argv.split(), "--run", str(tmp_path / "run")])
     assert Run(tmp_path / "run").config.agent.__dict__["discount"] == 0.99
 
 
@@ -152,14 +152,14 @@ def test_a_held_choice_is_discounted_as_several_steps(source: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "argv",
     ["finetune SOURCE --rule best-of-k", "combine SOURCE --hold 3", "finetune --scratch"],
 )
 def test_kill_9_then_resume_equals_the_undisturbed_run(
-    words: str, source: Run, tmp_path: Path
+    argv: str, source: Run, tmp_path: Path
 ) -> None:
-    words = words.replace("SOURCE", str(source.path))
-    asked = [*words.split(), "--task", "hopper_hop", "--preset", "smoke", "--checkpoint-every=100"]
+    argv = argv.replace("SOURCE", str(source.path))
+    asked = [*argv.split(), "--task", "hopper_hop", "--preset", "smoke", "--checkpoint-every=100"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     subprocess.run(command(*asked, "--run", str(whole)), check=True, capture_output=True)
     process = subprocess.Popen(
@@ -221,7 +221,7 @@ def test_scratch_sees_no_skill(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("argv", "message"),
     [
         ("finetune SOURCE --task walker_run", "has the skills of hopper; allowed: hopper_hop"),
         (
@@ -253,7 +253,7 @@ def test_scratch_sees_no_skill(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(
-    words: str,
+    argv: str,
     message: str,
     source: Run,
     tuned: Run,
@@ -261,13 +261,13 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     unfinished = tmp_path / "unfinished"
-    if "UNFINISHED" in words:
+    if "UNFINISHED" in argv:
         shutil.copytree(source.path, unfinished)
         newest = unfinished / "checkpoints" / "000000000300"
         newest.rename(newest.with_name("000000000200"))
     for name, place in (("SOURCE", source.path), ("UNFINISHED", unfinished), ("TUNED", tuned.path)):
-        words = words.replace(name, str(place))
-    code, _, err = call(f"{words} --run {tmp_path / 'run'}", capsys)
+        argv = argv.replace(name, str(place))
+    code, _, err = call(f"{argv} --run {tmp_path / 'run'}", capsys)
     assert code == 2
     assert message in err
     assert err.count("\n") == 1

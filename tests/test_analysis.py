@@ -12,7 +12,6 @@ import matplotlib.image
 import mujoco
 import numpy as np
 import pytest
-from comsd.runs import Run
 from PIL import Image
 
 import comsd
@@ -41,6 +40,7 @@ from comsd.evaluation import robots as robot_evaluation
 from comsd.evaluation.metrics import akd, ms_coverage
 from comsd.evaluation.robots import IDENTIFIED, RobotEvaluator
 from comsd.evaluation.sweeps import SWEEP_SIZE, skill_sweeps
+from comsd.runs import Run
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.training.rollout import PolicyFn, rollout
 from processes import SMALL

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import comsd
 from comsd import checkpoint
 from comsd.cli import main
 from comsd.registry import ENVS, METHODS
@@ -25,7 +26,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("argv", "expected"),
     [
         ("train", "command is 'train' (did you mean 'pretrain'?)"),
         ("pretrain", "method is missing"),
@@ -82,14 +83,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_bad_input_is_one_sentence(
-    words: str,
+    argv: str,
     expected: str,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, out, err = call(words, capsys)
+    code, out, err = call(argv, capsys)
     assert code == 2
     assert expected in err
     assert err.startswith("comsd: ")
@@ -172,12 +173,12 @@ def test_config_shows_the_source_of_every_value(capsys: pytest.CaptureFixture[st
     assert "1250000" in out
 
 
-@pytest.mark.parametrize("words", ["--help", "pretrain --help", "pretrain diayn --help",
+@pytest.mark.parametrize("argv", ["--help", "pretrain --help", "pretrain diayn --help",
                                    "evaluate --help", "resume --help", "config cic --help",
                                    "methods --help", "analyse --help",
                                    "doctor --help"])  # fmt: skip
-def test_help_is_everywhere(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = call(words, capsys)
+def test_help_is_everywhere(argv: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(argv, capsys)
     assert code == 0
     assert "comsd" in out
 
@@ -197,8 +198,8 @@ def test_other_skill_spaces_train(
     space: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    words = f"pretrain comsd --env maze-tree --preset smoke --space {space} --skills 4 --run {run}"
-    assert call(words, capsys)[0] == 0
+    argv = f"pretrain comsd --env maze-tree --preset smoke --space {space} --skills 4 --run {run}"
+    assert call(argv, capsys)[0] == 0
     assert call(f"evaluate {run}", capsys)[0] == 0
 
 
@@ -212,3 +213,42 @@ def test_a_closed_pipe_is_no_error() -> None:
     command = f"{sys.executable} -m comsd.cli config comsd | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("argv", "allowed"),
+    [
+        (["--help"], set[str]()),
+        (["--version"], set[str]()),
+        (["methods"], {"torch"}),
+        (["envs"], {"torch"}),
+        (["config", "comsd", "--env", "walker"], {"torch"}),
+        (["pretrain", "comsd", "--env", "walker", "--help"], {"torch"}),
+    ],
+)
+def test_a_command_loads_no_more_than_it_needs(argv: list[str], allowed: set[str]) -> None:
+    """A second for torch, half of one for SciPy, a fifth for MuJoCo."""
+    script = f"""
+import sys
+from comsd.cli import main
+try:
+    main({argv!r})
+except SystemExit:
+    pass
+print("loaded", {{"torch", "scipy", "mujoco", "dm_control", "matplotlib"}} & set(sys.modules))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == f"loaded {allowed or set()}"
+
+
+def test_the_package_has_its_names_without_loading_them() -> None:
+    script = "import sys, comsd; print('torch' in sys.modules, set(comsd.__all__) <= {*dir(comsd)})"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "True"]
+    assert all(getattr(comsd, name) is not None for name in comsd.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = comsd.nothing

@@ -41,8 +41,8 @@ def toy(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("env", ["maze-tree", "hopper"])
 def test_it_is_trained_resumed_and_looked_at(env: str, toy: Path, tmp_path: Path) -> None:
-    words = f"pretrain rnd --env {env} --preset smoke --run {tmp_path / 'run'} --method.features 8"
-    main([*words.split(), "--method-file", str(toy)])
+    argv = f"pretrain rnd --env {env} --preset smoke --run {tmp_path / 'run'} --method.features 8"
+    main([*argv.split(), "--method-file", str(toy)])
     run = comsd.load(tmp_path / "run")
     assert run.finished
     assert "rnd/error" in run.metrics.rows()[-1]
@@ -121,8 +121,8 @@ def test_a_bad_file_is_one_sentence(content: str | None, message: str, tmp_path:
 def test_a_run_of_a_method_that_is_not_loaded_says_what_is_missing(
     toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = f"pretrain rnd --env maze-tree --preset smoke --run {tmp_path / 'run'}"
-    main([*words.split(), "--method-file", str(toy)])
+    argv = f"pretrain rnd --env maze-tree --preset smoke --run {tmp_path / 'run'}"
+    main([*argv.split(), "--method-file", str(toy)])
     assert f"evaluate {tmp_path / 'run'} --method-file {toy}`" in capsys.readouterr().err
     del METHODS["rnd"]
     with pytest.raises(InputError, match="'rnd', which is not built in: give its file with"):

@@ -21,7 +21,7 @@ from comsd.errors import InputError, Interrupted, RunError
 from comsd.registry import METHODS, TASKS
 from comsd.reproduce import EXHIBITS, Job, Plan, execute, exhibit, make_plan, write_report
 from comsd.reproduce.exhibits import Arm
-from comsd.reproduce.report import paper_values
+from comsd.reproduce.sections import paper_values
 from comsd.reproduce.statistics import interval, summarise
 from processes import call, command
 
@@ -58,8 +58,8 @@ def test_the_grid_behind_table_one() -> None:
     tuned = next(job for job in plan.jobs if job.place == "finetune/walker_run/cic-2")
     assert tuned.needs == "pretrain/walker/cic-2"  # the same seed
     root = Path("there")
-    words = " ".join(tuned.command(root))
-    assert words.startswith("finetune there/pretrain/walker/cic-2 --task walker_run --seed 2")
+    argv = " ".join(tuned.command(root))
+    assert argv.startswith("finetune there/pretrain/walker/cic-2 --task walker_run --seed 2")
     whole = make_plan(exhibit("finetuning"), "paper", seeds=1)
     arms = len(exhibit("finetuning").arms)
     assert len(whole.jobs) == 4 * (arms + 4 * arms + 4)
@@ -83,7 +83,7 @@ def test_variants_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("argv", "message"),
     [
         ("reproduce", "EXHIBIT is missing"),
         ("reproduce tableau", "exhibit is 'tableau'; allowed: finetuning"),
@@ -101,7 +101,7 @@ def test_variants_are_told_apart() -> None:
     ],
 )
 def test_bad_input_is_one_sentence(
-    words: str,
+    argv: str,
     message: str,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -109,7 +109,7 @@ def test_bad_input_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as stop:
-        main(words.split())
+        main(argv.split())
     out, err = capsys.readouterr()
     assert stop.value.code == 2
     assert message in err
@@ -157,7 +157,7 @@ def test_ctrl_c_asks_every_process_once_and_waits(tmp_path: Path) -> None:
     class Patient:
         slots = 2
 
-        def start(self, words: list[str], log: Path) -> Endless:
+        def start(self, argv: list[str], log: Path) -> Endless:
             started.append(Endless())
             threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
             return started[-1]
@@ -173,7 +173,7 @@ def test_a_failure_of_the_driver_leaves_no_process_behind(tmp_path: Path) -> Non
     class Full:
         slots = 2
 
-        def start(self, words: list[str], log: Path) -> Endless:
+        def start(self, argv: list[str], log: Path) -> Endless:
             if started:
                 raise OSError(28, "No space left on device", str(log))
             started.append(Endless())
@@ -215,8 +215,8 @@ class Script:
     def __init__(self, root: Path, codes: dict[str, list[int]]) -> None:
         self.root, self.codes, self.started = root, codes, list[str]()
 
-    def start(self, words: list[str], log: Path) -> Script.Process:
-        (place,) = words
+    def start(self, argv: list[str], log: Path) -> Script.Process:
+        (place,) = argv
         self.started.append(place)
         codes = self.codes.get(place, [])
         code = codes.pop(0) if codes else 0
@@ -272,8 +272,8 @@ def children(process: int) -> list[int]:
 
 
 def test_the_paper_s_table_end_to_end_through_kill_9(tmp_path: Path) -> None:
-    words = "reproduce finetuning --preset smoke --domains walker --methods comsd cic --seeds 2"
-    asked = command(*words.split(), "--dir", str(tmp_path / "killed"))
+    argv = "reproduce finetuning --preset smoke --domains walker --methods comsd cic --seeds 2"
+    asked = command(*argv.split(), "--dir", str(tmp_path / "killed"))
     driver = subprocess.Popen(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     root = tmp_path / "killed" / "smoke"
     while len(list(root.glob("finetune/*/*/checkpoints/000000000800"))) < 3:
@@ -291,7 +291,7 @@ def test_the_paper_s_table_end_to_end_through_kill_9(tmp_path: Path) -> None:
     assert all(after[run] == at for run, at in before.items())
     assert all(finished(run) for run in after)
 
-    calm = [*command(*words.split(), "--dir", str(tmp_path / "calm")), "--tasks", "walker_run"]
+    calm = [*command(*argv.split(), "--dir", str(tmp_path / "calm")), "--tasks", "walker_run"]
     subprocess.run(calm, check=True, capture_output=True)
     tables = [
         table(tmp_path / name / "report" / "smoke-finetuning.csv") for name in ("killed", "calm")

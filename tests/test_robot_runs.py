@@ -177,11 +177,11 @@ def test_without_scores_no_fresh_episodes_are_run(
 ) -> None:
     settings = {**SMALL, "steps": 300, "space": "one-hot", "skills": 4}
     run = comsd.pretrain("becl", run=tmp_path / "run", **settings)
-    look, seen = RobotEvaluator(run), run.evaluations.rows()[-1]
-    assert "held_out_retrieval" not in seen
-    assert {"akd_range_constant", "akd_max_constant"} <= set(look.progress_metrics) & set(seen)
+    evaluator, row = RobotEvaluator(run), run.evaluations.rows()[-1]
+    assert "held_out_retrieval" not in row
+    assert {"akd_range_constant", "akd_max_constant"} <= set(evaluator.progress_metrics) & set(row)
     monkeypatch.delattr("comsd.envs.mujoco.RobotEnv.step")
-    assert look.held_out(run.policy, run.load_method()) == {}
+    assert evaluator.held_out(run.policy, run.load_method()) == {}
 
 
 def test_evaluate_measures_three_sweeps_and_draws(whole: Path) -> None:
@@ -209,7 +209,7 @@ def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("argv", "message"),
     [
         ("pretrain comsd --env waker", "env is 'waker' (did you mean 'walker'?)"),
         ("pretrain comsd --env walker --preset tiny", "preset is 'tiny'"),
@@ -232,10 +232,10 @@ def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(
-    words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    argv: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    code, _, err = call(f"{words} --run {run}", capsys)
+    code, _, err = call(f"{argv} --run {run}", capsys)
     assert code == 2
     assert message in err
     assert err.count("\n") == 1
@@ -262,5 +262,5 @@ def test_a_checkpoint_of_another_version_is_refused(whole: Path, tmp_path: Path)
     for place in (run / "checkpoints").glob("[0-9]*"):
         manifest = json.loads((place / "state.json").read_text())
         (place / "state.json").write_text(json.dumps({**manifest, "format": 1}))
-    with pytest.raises(InputError, match="comsd 0.1.0 at commit 4f40b97: format 1"):
+    with pytest.raises(InputError, match=r"comsd 0\.1\.0 at commit 4f40b97: format 1"):
         comsd.resume(run)

@@ -127,8 +127,8 @@ def test_kill_9_anywhere_then_resume(tmp_path: Path) -> None:
     length: dict[str, Any] = {"steps": 60_000, "checkpoint_every": 500}
     comsd.pretrain("comsd", run=whole, **SMOKE, **length)
     command = [sys.executable, "-m", "comsd.cli"]
-    words = "--env maze-tree --preset smoke --skills 3 --steps 60000 --checkpoint-every 500"
-    start = [*command, "pretrain", "comsd", *words.split(), "--run", str(killed)]
+    argv = "--env maze-tree --preset smoke --skills 3 --steps 60000 --checkpoint-every 500"
+    start = [*command, "pretrain", "comsd", *argv.split(), "--run", str(killed)]
     rng = np.random.default_rng(0)
     for attempt in range(3):
         before = newest(killed)
@@ -159,9 +159,9 @@ def test_dying_at_any_step_of_a_save_loses_nothing(moment: int, tmp_path: Path) 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    words = "pretrain comsd --env maze-tree --preset smoke --skills 3 --steps 100000000 --run"
+    argv = "pretrain comsd --env maze-tree --preset smoke --skills 3 --steps 100000000 --run"
     process = subprocess.Popen(
-        [sys.executable, "-m", "comsd.cli", *words.split(), str(run)],
+        [sys.executable, "-m", "comsd.cli", *argv.split(), str(run)],
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -415,12 +415,12 @@ def test_no_space_left_is_said_clearly(tmp_path: Path, monkeypatch: pytest.Monke
     comsd.pretrain("comsd", run=whole, **SMOKE)
     original, saves = checkpoint.save, 0
 
-    def save(*words: Any) -> Path:
+    def save(*args: Any) -> Path:
         nonlocal saves
         saves += 1
         if saves == 2:
             monkeypatch.setattr(checkpoint, "write_file", full_disk)
-        return original(*words)
+        return original(*args)
 
     monkeypatch.setattr(checkpoint, "save", save)
     with pytest.raises(RunError, match=r"no space left for .*comsd resume"):

@@ -18,27 +18,6 @@ if TYPE_CHECKING:
     from comsd.skills import Box, OneHot, SkillSpace, Sphere
     from comsd.types import Batch
 
-_MODULES = {  # loaded with the first name that is used: torch takes a second
-    "analysis": ("Analysis",),
-    "api": (
-        "Evaluation",
-        "analyse",
-        "combine",
-        "evaluate",
-        "finetune",
-        "load",
-        "pretrain",
-        "resume",
-    ),
-    "errors": ("InputError", "RunError"),
-    "methods.base": ("Method", "MethodConfig"),
-    "registry": ("METHODS", "make_task", "register_file"),
-    "runs.run": ("Run",),
-    "skills": ("Box", "OneHot", "SkillSpace", "Sphere"),
-    "types": ("Batch",),
-}
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
-
 __all__ = [
     "METHODS",
     "Analysis",
@@ -65,10 +44,30 @@ __all__ = [
 ]
 
 
+_MODULE_OF = {  # the others: api
+    "METHODS": "registry",
+    "Analysis": "analysis",
+    "Batch": "types",
+    "Box": "skills",
+    "InputError": "errors",
+    "Method": "methods.base",
+    "MethodConfig": "methods.base",
+    "OneHot": "skills",
+    "Run": "runs.run",
+    "RunError": "errors",
+    "SkillSpace": "skills",
+    "Sphere": "skills",
+    "make_task": "registry",
+    "register_file": "registry",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
+    """Load the module of a name when it is first used: torch alone takes a second."""
+    if name not in __all__:
         raise AttributeError(f"module 'comsd' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"comsd.{_MODULE_OF[name]}"), name)
+    module = import_module(f"comsd.{_MODULE_OF.get(name, 'api')}")
+    value = globals()[name] = getattr(module, name)
     return value
 
 

@@ -47,7 +47,7 @@ def pretrain(
     The agent: `agent="ppo"`, or `agent={"name": "ppo", "lr": 1e-4}` together with its settings.
     """
     config = resolve(method, env, preset, **settings)
-    return start(config, run, None, report)
+    return _start(config, run, None, report)
 
 
 def finetune(
@@ -66,9 +66,9 @@ def finetune(
     taken over: `adapt={"rule": "best-of-k", "critic_init": "none"}`.
     """
     if source is None:
-        return start(resolve_scratch(task, preset or "paper", **settings), run, None, report)
-    opened = opened_run(source)
-    return start(resolve_finetune(opened, task, preset, **settings), run, opened, report)
+        return _start(resolve_scratch(task, preset or "paper", **settings), run, None, report)
+    opened = _opened(source)
+    return _start(resolve_finetune(opened, task, preset, **settings), run, opened, report)
 
 
 def combine(
@@ -86,11 +86,11 @@ def combine(
     A controller is trained on the task; its action is the skill. `adapt={"hold": 10}` makes a
     choice last.
     """
-    opened = opened_run(source)
-    return start(resolve_combine(opened, task, preset, **settings), run, opened, report)
+    opened = _opened(source)
+    return _start(resolve_combine(opened, task, preset, **settings), run, opened, report)
 
 
-def opened_run(run: Run | Path | str) -> Run:
+def _opened(run: Run | Path | str) -> Run:
     return run if isinstance(run, Run) else Run(run)
 
 
@@ -107,11 +107,11 @@ def resume(run: Path | str, report: Report = silent, *, steps: int | None = None
     with readable_failures(opened.path):
         env = opened.make_training_env()
         factory.check_possible(opened.config, env)
-        train(opened, env, report)
+        _train(opened, env, report)
     return opened
 
 
-def start(config: Config, path: Path | str | None, source: Run | None, report: Report) -> Run:
+def _start(config: Config, path: Path | str | None, source: Run | None, report: Report) -> Run:
     """A new run from its first step; nothing is created if it could not train."""
     s = config.run
     prepare(s)
@@ -128,11 +128,11 @@ def start(config: Config, path: Path | str | None, source: Run | None, report: R
         about += f", skill rule {config.adapt.rule}"
     report(f"{about} -> {run.path}")
     with readable_failures(run.path):
-        train(run, env, report)
+        _train(run, env, report)
     return run
 
 
-def train(run: Run, env: Env, report: Report) -> None:
+def _train(run: Run, env: Env, report: Report) -> None:
     """Train to the configured number of steps, from wherever the run stands."""
     settings = run.config.run
     with run.locked(), graceful_stop() as stop:
@@ -179,7 +179,7 @@ def evaluate(
     run: Run | Path | str, *, greedy: bool = False, random_start: bool = False
 ) -> Evaluation:
     """Roll out every skill, measure and draw. `greedy` takes mean actions."""
-    opened = opened_run(run)
+    opened = _opened(run)
     prepare(opened.config.run)
     evaluator = make_evaluator(opened)
     with readable_failures(opened.path):
@@ -201,7 +201,7 @@ def analyse(
 
     `sweep` is the one drawn as strips of poses and filmed; all of them are measured.
     """
-    opened = opened_run(run)
+    opened = _opened(run)
     if "robots" not in opened.spec.families:
         raise InputError(
             f"analyse is for the skills of robots and {opened.path} is a run on "

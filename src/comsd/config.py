@@ -155,12 +155,6 @@ class Config:
     def to_json(self) -> dict[str, dict[str, Any]]:
         return {group: dataclasses.asdict(getattr(self, group)) for group in GROUPS}
 
-    @property
-    def groups(self) -> list[str]:
-        """The groups that mean something in this stage."""
-        own = "method" if self.run.stage == "pretrain" else "adapt"
-        return ["run", own, "agent", "train"]
-
     def derive(self, name: str, value: object, source: str) -> Config:
         """A copy in which a setting has a value that follows from others."""
         group, _, field_name = name.partition(".")
@@ -170,8 +164,8 @@ class Config:
 
 
 def choose(field_name: str, value: str, allowed: Mapping[str, T]) -> T:
-    if value not in allowed:
-        near = difflib.get_close_matches(value, allowed, 1)
+    if value not in list(allowed):
+        near = difflib.get_close_matches(str(value), allowed, 1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise InputError(
             f"{field_name} is {value!r}{hint}; allowed: {', '.join(allowed) or 'none'}"

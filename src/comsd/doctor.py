@@ -16,12 +16,13 @@ from comsd.agents.base import check_compiler
 from comsd.analysis.video import has_ffmpeg
 from comsd.errors import InputError
 from comsd.registry import ENVS
+from comsd.runs.device import has_bf16
 from comsd.runs.provenance import provenance
 
 
 @dataclass(frozen=True)
 class Finding:
-    what: str
+    name: str
     works: bool
     found: str
     advice: str = ""  # if it does not work
@@ -34,25 +35,25 @@ def versions() -> list[Finding]:
 
 def simulation() -> Finding:
     """Does a robot move?"""
-    what = "simulation of a robot"
+    name = "simulation of a robot"
     try:
         env = ENVS["walker"].make(1, 0)
         env.reset()
         moved = np.isfinite(env.step(np.zeros((1, env.action_dim), np.float32)).obs).all()
     except Exception as error:
-        return Finding(what, False, one_line(error), "install comsd anew", essential=True)
-    return Finding(what, bool(moved), "walker makes a step", essential=True)
+        return Finding(name, False, one_line(error), "install comsd anew", essential=True)
+    return Finding(name, bool(moved), "walker makes a step", essential=True)
 
 
 def matrices() -> Finding:
     """Does torch multiply and differentiate?"""
-    what = "gradients by torch"
+    name = "gradients by torch"
     try:
         x = torch.ones(4, 4, requires_grad=True)
         (x @ x).sum().backward()
     except Exception as error:
-        return Finding(what, False, one_line(error), "install torch anew", essential=True)
-    return Finding(what, x.grad is not None, "a product and its gradient", essential=True)
+        return Finding(name, False, one_line(error), "install torch anew", essential=True)
+    return Finding(name, x.grad is not None, "a product and its gradient", essential=True)
 
 
 def cores() -> Finding:
@@ -88,23 +89,29 @@ def extra(name: str, works: bool, use: str) -> Finding:
 
 
 def compiler() -> Finding:
-    what = "C++ compiler, for --agent.compile"
+    name = "C++ compiler, for --agent.compile"
     try:
         check_compiler("cpu")
     except InputError:
         advice = "Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++"
-        return Finding(what, False, "not found", advice)
-    return Finding(what, True, "found")
+        return Finding(name, False, "not found", advice)
+    return Finding(name, True, "found")
 
 
 def cuda() -> Finding:
-    what = "CUDA, for --device cuda"
+    name = "CUDA, for --device cuda"
     if torch.cuda.is_available():
-        return Finding(what, True, torch.cuda.get_device_name(0))
+        return Finding(name, True, torch.cuda.get_device_name(0))
     built = torch.version.cuda
     why = "torch is built for the CPU" if built is None else f"no device for CUDA {built}"
     advice = "not needed; an NVIDIA card, its driver and a torch built for CUDA give it"
-    return Finding(what, False, why, advice)
+    return Finding(name, False, why, advice)
+
+
+def bf16() -> Finding:
+    name, works = "bf16, for --precision bf16", has_bf16(torch.device("cpu"))
+    found = "products on the CPU in bfloat16" if works else "the CPU has no instructions for it"
+    return Finding(name, works, found, "not needed; AVX-512 BF16, AMX or Arm's BF16 give it")
 
 
 def one_line(error: Exception) -> str:
@@ -119,6 +126,7 @@ CHECKS: list[Callable[[], Finding | list[Finding]]] = [
     matrices,
     extras,
     compiler,
+    bf16,
     cuda,
     opengl,
 ]

@@ -37,8 +37,7 @@ def choosable(
     classes: Mapping[str, type[Settings]], stage: Stage
 ) -> Iterator[tuple[str, str, dataclasses.Field[Any]]]:
     """Every setting that the user can choose: its dotted name, its name as an option, the field."""
-    groups = ["run", "method" if stage == "pretrain" else "adapt", "agent", "train"]
-    for group in groups:
+    for group in ("run", "method" if stage == "pretrain" else "adapt", "agent", "train"):
         for f in dataclasses.fields(classes[group]):
             name = f"{group}.{f.name}"
             if name not in FIXED[stage]:

@@ -33,7 +33,7 @@ from comsd.methods.smm import SMM
 from comsd.skills import SkillSpace
 from comsd.training.off_policy import OffPolicySettings, OffPolicyTrainer
 from comsd.training.on_policy import OnPolicySettings, OnPolicyTrainer
-from comsd.training.trainer import Trainer
+from comsd.training.trainer import Trainer, TrainSettings
 
 __all__ = [
     "AGENTS",
@@ -60,7 +60,7 @@ METHODS: dict[str, type[Method]] = {
 class AgentKind:
     config_class: type[Settings]
     make: Callable[..., Any]  # (config, skill space, observations, actions, form of the critic)
-    train_settings: type[Settings]
+    train_settings: type[TrainSettings]
     make_trainer: Callable[..., Trainer]  # (environment, agent, method, settings, seed, ...)
     check: Callable[[Config, SkillSpace, Env], None]  # before a run
 

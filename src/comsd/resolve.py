@@ -109,7 +109,8 @@ def resolve(
     by name, with its settings (`agent={"name": "ppo", "lr": 1e-4}`) or without (`agent="ppo"`).
     """
     user = by_name(overrides)
-    classes = setting_classes(method, env, user.get("run.agent"), stage)
+    agent = None if "run.agent" in FIXED[stage] else user.get("run.agent")
+    classes = setting_classes(method, env, agent, stage)
     user = {current_name(name, classes["train"]): value for name, value in user.items()}
     for name in FIXED[stage].intersection(user):
         raise InputError(f"{name.removeprefix('run.')} cannot be chosen: {stage} says what it is")
@@ -118,42 +119,48 @@ def resolve(
             f"env is {env!r}, a task; skills are discovered without one; allowed: {', '.join(ENVS)}"
         )
     spec = env_spec(env)
-    agent = user.get("run.agent") or next(iter(spec.agents))
-    layers: Values = {f"run.{n}": s for n, s in named_layer(method, env, preset, stage).items()}
-    layers["run.agent"] = Setting(agent, f"usual for {env}")
-    layers |= spec.values
+    agent = agent or next(iter(spec.agents))
     config_class = classes["method"]
     assert issubclass(config_class, MethodConfig)
-    for family in spec.families:
-        tuned = config_class.tuned.get(family, {})
-        layers |= {k if "." in k else f"method.{k}": value for k, value in tuned.items()}
-    layers |= choose("preset", preset, spec.presets) | spec.agents[agent][preset]
-    layers |= inherited or {}
-    layers = for_agent(layers, classes)
-    layers |= {name: Setting(value, "you") for name, value in user.items()}
-    config = build(classes, layers)
-    check_space(config, method)
+    layers = [
+        named(method=method, env=env, preset=preset),
+        sourced("the command", run__stage=stage),
+        sourced(f"usual for {env}", run__agent=agent),
+        spec.values,
+        *(tuned(config_class, family) for family in spec.families),
+        choose("preset", preset, spec.presets),
+        spec.agents[agent][preset],
+        inherited or {},
+    ]
+    values: Values = {}
+    for layer in layers:
+        values |= for_agent(layer, classes)
+    config = build(classes, values | {name: Setting(v, "you") for name, v in user.items()})
+    check_space(config)
     return config
 
 
-def named_layer(method: str, env: str, preset: str, stage: Stage) -> dict[str, Setting]:
-    named = {"method": method, "env": env, "preset": preset}
-    layer = {
-        name: Setting(value, "default" if value == getattr(RunSettings, name) else "you")
-        for name, value in named.items()
+def named(**values: str) -> Values:
+    """What the user names, or leaves as it is by default."""
+    return {
+        f"run.{name}": Setting(value, "default" if value == getattr(RunSettings, name) else "you")
+        for name, value in values.items()
     }
-    return layer | {"stage": Setting(stage, "the command")}
 
 
-def for_agent(layers: Values, classes: Mapping[str, type[Settings]]) -> Values:
-    """Without what is meant for other agents than the one that learns."""
-    known = {
-        f"{group}.{name}" for group in ("agent", "train") for name in field_names(classes[group])
-    }
-    named = {current_name(name, classes["train"]): value for name, value in layers.items()}
+def tuned(config_class: type[MethodConfig], family: str) -> Values:
+    """A method's values for a kind of environment."""
+    layer = config_class.tuned.get(family, {})
+    return {k if "." in k else f"method.{k}": value for k, value in layer.items()}
+
+
+def for_agent(layer: Values, classes: Mapping[str, type[Settings]]) -> Values:
+    """By current names, without what is meant for other agents than the one that learns."""
+    known = {f"{g}.{name}" for g in ("agent", "train") for name in field_names(classes[g])}
+    current = {current_name(name, classes["train"]): value for name, value in layer.items()}
     return {
         name: value
-        for name, value in named.items()
+        for name, value in current.items()
         if name in known or not name.startswith(("agent.", "train."))
     }
 
@@ -170,7 +177,8 @@ def build(classes: Mapping[str, type[Settings]], layers: Values) -> Config:
     return Config(**groups, sources=sources)
 
 
-def check_space(config: Config, method: str) -> None:
+def check_space(config: Config) -> None:
+    method = config.run.method
     method_class = METHODS[method] if config.run.stage == "pretrain" else TaskReward
     allowed = [space.kind for space in method_class.spaces]
     if config.run.space not in allowed:
@@ -191,11 +199,12 @@ def from_json(data: Mapping[str, Mapping[str, Any]], sources: Mapping[str, str])
     run.setdefault("agent", next(iter(env_spec(run["env"]).agents)))
     classes = setting_classes(method, run["env"], run["agent"], stage)
     values = {
-        f"{g}.{name}": v for g, group in {**data, "run": run}.items() for name, v in group.items()
+        current_name(f"{group}.{name}", classes["train"]): Setting(value, "")
+        for group, settings in {**data, "run": run}.items()
+        for name, value in settings.items()
     }
-    layers = {current_name(name, classes["train"]): Setting(v, "") for name, v in values.items()}
-    config = dataclasses.replace(build(classes, layers), sources=dict(sources))
-    check_space(config, method)
+    config = dataclasses.replace(build(classes, values), sources=dict(sources))
+    check_space(config)
     return config
 
 

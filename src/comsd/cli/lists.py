@@ -39,9 +39,9 @@ def doctor(argv: list[str]) -> None:
     findings = examine()
     table = new_table("", "works", "found", "what to do")
     for f in findings:
-        table.add_row(f.what, "yes" if f.works else "no", f.found, "" if f.works else f.advice)
+        table.add_row(f.name, "yes" if f.works else "no", f.found, "" if f.works else f.advice)
     show(table)
-    if broken := [f.what for f in findings if f.essential and not f.works]:
+    if broken := [f.name for f in findings if f.essential and not f.works]:
         raise RunError(f"comsd cannot work here: {', '.join(broken)}")
 
 

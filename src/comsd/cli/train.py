@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import comsd
 from comsd.adaptation import combined_steps
 from comsd.cli.console import new_table, say, show, show_help
-from comsd.config import Config, RunSettings, Settings
+from comsd.config import GROUPS, Config, RunSettings, Settings
 from comsd.errors import InputError
 from comsd.options import (
     Option,
@@ -84,7 +84,7 @@ def pretrain(argv: list[str]) -> None:
 
 
 def classes_of(config: Config) -> dict[str, type[Settings]]:
-    return {group: type(getattr(config, group)) for group in config.groups}
+    return {group: type(getattr(config, group)) for group in GROUPS}
 
 
 def config(argv: list[str]) -> None:

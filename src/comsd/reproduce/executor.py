@@ -21,7 +21,7 @@ from comsd.reproduce.plan import Job, Plan, note_exhibit
 from comsd.training.signals import graceful_stop
 
 ATTEMPTS = 3
-LOOK_EVERY = 0.2  # seconds
+POLL_EVERY = 0.2  # seconds
 HOPELESS = 2  # exit code of a command that would fail in the same way again
 
 
@@ -40,20 +40,20 @@ class Process(Protocol):
 class Executor(Protocol):
     slots: int  # processes at a time
 
-    def start(self, words: list[str], log: Path) -> Process:
-        """Run `comsd` with these words; what it prints goes to the end of `log`."""
+    def start(self, argv: list[str], log: Path) -> Process:
+        """Run `comsd` with these arguments; what it prints goes to the end of `log`."""
         ...
 
 
 class LocalProcess:
-    def __init__(self, words: list[str], log: Path, threads: int) -> None:
-        several = words[0] in ("pretrain", "finetune", "combine")
+    def __init__(self, argv: list[str], log: Path, threads: int) -> None:
+        several = argv[0] in ("pretrain", "finetune", "combine")
         options = ["--threads", str(threads)] if several and threads > 1 else []
         for path in LOADED:
             options += ["--method-file", str(path)]
         with log.open("ab") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "comsd.cli", *words, *options],
+                [sys.executable, "-m", "comsd.cli", *argv, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -76,8 +76,8 @@ class LocalExecutor:
         self.slots = slots or cores or 1
         self.threads = max(1, (cores or 1) // self.slots)
 
-    def start(self, words: list[str], log: Path) -> LocalProcess:
-        return LocalProcess(words, log, self.threads)
+    def start(self, argv: list[str], log: Path) -> LocalProcess:
+        return LocalProcess(argv, log, self.threads)
 
 
 class Execution:
@@ -102,8 +102,8 @@ class Execution:
             try:
                 while (self.waiting or self.running) and stop.signal is None:
                     self.fill()
-                    self.look()
-                    time.sleep(LOOK_EVERY)
+                    self.collect_ended()
+                    time.sleep(POLL_EVERY)
             finally:  # also where the disk is full: no process is left behind
                 self.stop_all()
             if stop.signal is not None:
@@ -129,7 +129,7 @@ class Execution:
                 process = self.executor.start(job.command(self.root), self.log_of(job.place))
                 self.running[job.place] = job, process
 
-    def look(self) -> None:
+    def collect_ended(self) -> None:
         """Take note of what has ended."""
         for place, (job, process) in list(self.running.items()):
             code = process.poll()
@@ -165,7 +165,7 @@ class Execution:
         for _, process in self.running.values():
             process.stop()
         while any(process.poll() is None for _, process in self.running.values()):
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_EVERY)
 
 
 def execute(plan: Plan, root: Path, executor: Executor, report: Callable[[str], None]) -> None:

@@ -42,7 +42,7 @@ class Job:
     options: tuple[str, ...] = ()
 
     def command(self, root: Path) -> list[str]:
-        """The words after `comsd` that start or continue it."""
+        """What stands after `comsd` that start or continue it."""
         place = str(root / self.place)
         if self.stage == "analyse":
             return ["analyse", str(root / str(self.needs))]
@@ -50,11 +50,11 @@ class Job:
             return ["resume", place]
         common = ["--seed", str(self.seed), "--run", place, *self.options]
         if self.stage == "pretrain":
-            words = ["pretrain", self.arm.method, "--env", self.env, "--preset", self.preset]
-            return [*words, *common, *self.arm.options]
+            argv = ["pretrain", self.arm.method, "--env", self.env, "--preset", self.preset]
+            return [*argv, *common, *self.arm.options]
         if self.stage == "scratch":
-            words = ["finetune", "--scratch", "--task", self.env, "--preset", self.preset]
-            return [*words, *common]
+            argv = ["finetune", "--scratch", "--task", self.env, "--preset", self.preset]
+            return [*argv, *common]
         assert self.needs is not None
         return [self.stage, str(root / self.needs), "--task", self.env, *common]
 

@@ -19,7 +19,7 @@ from comsd.methods.base import Method, MethodConfig
 from comsd.methods.task import TaskReward
 from comsd.registry import AGENTS, METHODS, env_spec
 from comsd.skills import SPACES, SkillSpace
-from comsd.training.trainer import Trainer
+from comsd.training.trainer import Trainer, TrainSettings
 from comsd.types import ObsSpec, PolicyFn
 
 
@@ -56,8 +56,8 @@ def make_env(
 
 
 def make_training_env(config: Config, source: SourceRun | None) -> Env:
-    num_envs: int = getattr(config.train, "envs")  # noqa: B009 (of every agent's settings)
-    return make_env(config, source, num_envs, int(seeds(config)[1].generate_state(1)[0]))
+    assert isinstance(config.train, TrainSettings)
+    return make_env(config, source, config.train.envs, int(seeds(config)[1].generate_state(1)[0]))
 
 
 def check_possible(config: Config, env: Env) -> None:

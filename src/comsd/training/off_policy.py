@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from comsd.agents.base import OffPolicyAgent, check_compiler, make_policy_fn
-from comsd.config import Config, Settings, setting
+from comsd.config import Config, setting
 from comsd.envs.base import Env
 from comsd.errors import InputError, RunError
 from comsd.methods.base import Method, MethodConfig
@@ -21,7 +21,7 @@ from comsd.replay import Layout, Replay
 from comsd.skills import SkillSpace
 from comsd.training.memory import check_memory
 from comsd.training.skill_selection import SampleSkill, SkillSelector
-from comsd.training.trainer import Trainer
+from comsd.training.trainer import Trainer, TrainSettings
 from comsd.types import Batch, Metrics
 
 CHECKED = 64  # updates between checks of all weights
@@ -29,10 +29,9 @@ PAPER, CODE = "paper, hyper-parameter table", "URLB's code, which the paper foll
 
 
 @dataclass(frozen=True)
-class OffPolicySettings(Settings):
+class OffPolicySettings(TrainSettings):
     """How experience is gathered and replayed."""
 
-    envs: int = setting(1, "environments that run side by side", "one, as in the papers", low=1)
     batch_size: int = setting(1024, "transitions per update", PAPER, low=2)
     replay: int = setting(1_000_000, "transitions kept", PAPER, low=1)
     n_step: int = setting(3, "steps from s to s' in a sampled transition", PAPER, low=1)

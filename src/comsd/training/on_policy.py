@@ -11,18 +11,18 @@ from torch import Tensor
 
 from comsd.agents.base import make_policy_fn
 from comsd.agents.ppo import PPO, PPOConfig, shuffled
-from comsd.config import Config, Settings, setting
+from comsd.config import Config, setting
 from comsd.envs.base import Env
 from comsd.errors import InputError, RunError
 from comsd.methods.base import Method, MethodConfig
 from comsd.nn import all_finite
 from comsd.skills import SkillSpace
-from comsd.training.trainer import Trainer
+from comsd.training.trainer import Trainer, TrainSettings
 from comsd.types import Batch, Metrics
 
 
 @dataclass(frozen=True)
-class OnPolicySettings(Settings):
+class OnPolicySettings(TrainSettings):
     """How experience is gathered."""
 
     envs: int = setting(50, "episodes per cycle, run side by side", "authors' maze code", low=1)

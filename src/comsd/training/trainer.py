@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from comsd.config import RunSettings
+from comsd.config import RunSettings, Settings, setting
 from comsd.envs.base import Env
 from comsd.errors import RunError
 from comsd.methods.base import Method
@@ -21,6 +21,13 @@ from comsd.training.logger import Logger
 from comsd.training.seeding import random_state, restore_random
 from comsd.training.signals import Stop
 from comsd.types import Metrics
+
+
+@dataclass(frozen=True)
+class TrainSettings(Settings):
+    """What all trainers have."""
+
+    envs: int = setting(1, "environments that run side by side", "one, as in the papers", low=1)
 
 
 class Trainer(ABC):

@@ -1,0 +1,170 @@
+"""From layers of values to a config: agents, old names, what is dropped and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import comsd
+from comsd import api
+from comsd.envs.mujoco import HORIZON
+from comsd.envs.robots import ROBOTS
+from comsd.errors import InputError, RunError
+from comsd.registry import AGENTS, ENVS, ROBOT_TASKS, TASKS
+from comsd.resolve import from_json, resolve
+from comsd.runs.device import cpu_bf16_flags
+from comsd.runs.run import Run
+from processes import call
+
+
+def train(config: Any) -> dict[str, Any]:
+    return config.train.__dict__
+
+
+@pytest.mark.parametrize("env", [*ENVS, *TASKS])
+def test_every_agent_of_an_environment_has_every_preset(env: str) -> None:
+    spec = (ENVS | TASKS)[env]
+    for agent, presets in spec.agents.items():
+        assert set(presets) == set(spec.presets)
+        known = {f"agent.{n}" for n in AGENTS[agent].config_class.__dataclass_fields__}
+        known |= {f"train.{n}" for n in AGENTS[agent].train_settings.__dataclass_fields__}
+        assert all(set(layer) <= known for layer in presets.values())
+
+
+def test_what_the_registry_says_of_robots_is_true() -> None:
+    assert {name: kind.task_names for name, kind in ROBOTS.items()} == ROBOT_TASKS
+    assert {spec.horizon for name, spec in ENVS.items() if name in ROBOTS} == {HORIZON}
+
+
+def test_the_first_agent_is_the_usual_one_and_another_can_be_named() -> None:
+    assert resolve("comsd", "maze-tree").run.agent == "ppo"
+    assert resolve("comsd", "walker").run.agent == "ddpg"
+    config = resolve("aps", "walker", "smoke", agent={"name": "ppo", "lr": 1e-3})
+    assert (config.run.agent, config.sources["run.agent"]) == ("ppo", "you")
+    assert (config.agent.__dict__["lr"], train(config)) == (1e-3, {"envs": 2})  # no `hold` of APS's
+    assert resolve("comsd", "walker", agent="ppo").agent == AGENTS["ppo"].config_class()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"agent": "sac"}, "agent is 'sac'; allowed: ddpg, ppo"),
+        ({"agent": {"name": 3}}, "agent is 3; allowed: ddpg, ppo"),
+        ({"agent": 3}, "agent settings are 3; they must be a dict"),
+        ({"agent": {"name": "ppo", "hold": 5}}, "setting of agent is 'hold'"),
+        ({"agent": "ppo", "train": {"hold": 5}}, "setting of train is 'hold'; allowed: envs"),
+        ({"agent": {"batch_size": 1}}, "train.batch_size is 1; it must be at least 2"),
+        ({"precision": "fp8"}, "precision is 'fp8'; allowed: float32, bf16"),
+        ({"stage": "finetune"}, "stage cannot be chosen"),
+    ],
+)
+def test_what_the_user_cannot_mean_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        resolve("comsd", "walker", **settings)
+
+
+def test_old_names_of_training_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    config = resolve("comsd", "walker", agent={"batch_size": 32, "lr": 1e-3})
+    assert (train(config)["batch_size"], config.sources["train.batch_size"]) == (32, "you")
+    said = call("config comsd --env walker --agent.batch-size 32 --agent.one-skill", capsys)
+    assert call("config comsd --env walker --train.batch-size 32 --train.one-skill", capsys) == said
+    _, out, _ = said
+    lines = {line.split()[0]: line.split() for line in out.splitlines() if line.strip()}
+    assert (lines["train.batch_size"][1:3], lines["train.one_skill"][1]) == (["32", "you"], "True")
+    assert call("pretrain comsd --env walker --agent.hold 5 --train.hold 5", capsys)[0] == 2
+    _, out, _ = call("pretrain comsd --env walker --help", capsys)
+    assert "--train.hold" in out
+    assert "--agent.hold" not in out
+
+
+def test_a_config_from_before_training_had_settings_of_its_own() -> None:
+    now = resolve("comsd", "walker", "lite", seed=3)
+    old = now.to_json()
+    old["agent"] |= old.pop("train")
+    del old["run"]["agent"], old["run"]["precision"]
+    assert from_json(old, now.sources) == now
+    assert from_json(now.to_json(), now.sources).sources == now.sources
+    old["agent"]["horizon"] = 5
+    with pytest.raises(InputError, match="setting of agent is 'horizon'"):
+        from_json(old, now.sources)
+
+
+def test_a_run_resolves_once_and_builds_one_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def counted(name: str, function: Any) -> Any:
+        def wrapped(*args: Any, **options: Any) -> Any:
+            calls.append(name)
+            return function(*args, **options)
+
+        return wrapped
+
+    spec = ENVS["maze-tree"]
+    monkeypatch.setattr(api, "resolve", counted("resolve", api.resolve))
+    counting = dataclasses.replace(spec, make=counted("env", spec.make))
+    monkeypatch.setitem(ENVS, "maze-tree", counting)
+    comsd.pretrain("comsd", env="maze-tree", preset="smoke", run=tmp_path / "run")
+    assert (calls.count("resolve"), calls.count("env")) == (1, 1)
+
+
+def test_bf16_needs_a_processor_that_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    for text, flags in (
+        ("flags\t\t: fpu avx512_bf16 amx_tile", {"avx512_bf16"}),
+        ("processor\t: 0\nFeatures\t: fp asimd bf16 i8mm\n", {"bf16"}),
+        ("flags : fpu sse2", set[str]()),
+    ):
+        cpuinfo.write_text(text)
+        assert cpu_bf16_flags(cpuinfo) == flags
+    assert cpu_bf16_flags(tmp_path / "none") == set()
+    monkeypatch.setattr("comsd.runs.device.has_bf16", lambda _: False)
+    asked = f"pretrain comsd --env maze-tree --precision bf16 --run {tmp_path / 'run'}"
+    code, _, err = call(asked, capsys)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "precision is 'bf16', but this cpu has no instructions for it" in err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("env", "agent"), [("maze-tree", "ddpg"), ("hopper", "ppo")])
+def test_another_agent_than_the_usual_one_trains(
+    env: str, agent: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    asked = f"pretrain comsd --env {env} --agent {agent} --preset smoke --skills 3 --run {run}"
+    assert call(asked, capsys)[0] == 0
+    opened = Run(run)
+    assert (opened.finished, opened.config.run.agent) == (True, agent)
+    assert any(name.startswith(f"{agent}/") for name in opened.metrics.rows()[-1])
+    assert call(f"evaluate {run} --json", capsys)[0] == 0
+    steps = opened.reached + 400
+    assert comsd.resume(run, steps=steps).finished
+
+
+def test_skills_of_ppo_are_combined_but_not_fine_tuned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short: dict[str, Any] = {"preset": "smoke", "skills": 3, "evaluate_every": 10**6}
+    source = comsd.pretrain("comsd", env="hopper", agent="ppo", run=tmp_path / "ppo", **short)
+    asked = f"finetune {source.path} --task hopper_hop --run {tmp_path / 'tuned'}"
+    code, _, err = call(asked, capsys)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "was trained by ppo, which cannot be fine-tuned; allowed: ddpg" in err
+    combined = comsd.combine(source, task="hopper_hop", run=tmp_path / "combined", steps=300)
+    assert (combined.finished, combined.config.run.agent) == (True, "ddpg")
+
+
+def test_a_recorded_config_that_is_none_is_said(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", resolve("comsd", "maze-tree", "smoke"))
+    record = json.loads((run.path / "config.json").read_text())
+    record["config"]["agent"]["lr"] = -1
+    (run.path / "config.json").write_text(json.dumps(record))
+    with pytest.raises(RunError, match=r"agent\.lr is -1\.0|agent\.lr is -1"):
+        Run(run.path)
