@@ -21,7 +21,7 @@ from comsd.errors import InputError, Interrupted, RunError
 from comsd.registry import METHODS, TASKS
 from comsd.reproduce import EXHIBITS, Job, Plan, execute, exhibit, make_plan, write_report
 from comsd.reproduce.exhibits import Arm
-from comsd.reproduce.report import paper_values
+from comsd.reproduce.sections import paper_values
 from comsd.reproduce.statistics import interval, summarise
 from processes import call, command
 

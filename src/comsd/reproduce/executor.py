@@ -17,7 +17,8 @@ from typing import Protocol
 
 from comsd.errors import InputError, Interrupted, RunError
 from comsd.registry import LOADED
-from comsd.reproduce.plan import Job, Plan, note_exhibit
+from comsd.reproduce.collect import record_exhibit
+from comsd.reproduce.plan import Job, Plan
 from comsd.training.trainer import graceful_stop
 
 ATTEMPTS = 3
@@ -176,7 +177,7 @@ def execute(plan: Plan, root: Path, executor: Executor, report: Callable[[str], 
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InputError(f"another `comsd reproduce` works in {root}") from None
-        note_exhibit(root, plan.exhibit.name)
+        record_exhibit(root, plan.exhibit.name)
         failed = Execution(plan, root, executor, report).run()
     if failed:
         place, why = next(iter(failed.items()))

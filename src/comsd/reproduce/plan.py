@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from comsd import checkpoint
 from comsd.adaptation import COMBINED_STEPS
 from comsd.config import choose
 from comsd.errors import InputError
 from comsd.registry import METHODS, env_spec
+from comsd.reproduce.collect import read_analysis
 from comsd.reproduce.exhibits import Arm, Exhibit
 from comsd.resolve import resolve, resolve_scratch
 from comsd.runs import factory
@@ -61,7 +59,7 @@ class Job:
     def finished(self, root: Path) -> bool:
         place = root / self.place
         if self.stage == "analyse":
-            return analysis_of(place.parent) is not None
+            return read_analysis(place.parent) is not None
         return (place / "config.json").exists() and Run(place).finished
 
     def reached(self, root: Path) -> int:
@@ -72,23 +70,6 @@ class Job:
         """Is another process at it?"""
         place = root / self.place
         return (place / "config.json").exists() and Run(place).in_use
-
-
-def analysis_of(place: Path) -> dict[str, Any] | None:
-    """What `comsd analyse` found at the end of a run."""
-    file = place / "analysis" / "analysis.json"
-    found = json.loads(file.read_text()) if file.exists() else {}
-    return found if found.get("step", -1) >= Run(place).config.run.steps else None
-
-
-def note_exhibit(root: Path, name: str) -> None:
-    """Remember what was asked for: the report shows that."""
-    checkpoint.write_json(root / "exhibits.json", sorted({*asked_exhibits(root), name}))
-
-
-def asked_exhibits(root: Path) -> list[str]:
-    file = root / "exhibits.json"
-    return json.loads(file.read_text()) if file.exists() else []
 
 
 @dataclass(frozen=True)
