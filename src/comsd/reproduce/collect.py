@@ -30,9 +30,6 @@ class FinishedRun:
         """Its evaluations."""
         return self.run.evaluations.rows()
 
-    def curve(self, name: str) -> dict[int, float]:
-        return {int(row["step"]): float(row[name]) for row in self.rows}
-
     @cached_property
     def analysis(self) -> dict[str, Any] | None:
         return read_analysis(self.run.path)

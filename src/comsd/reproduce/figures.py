@@ -35,7 +35,8 @@ def learning_curves(tasks: list[str], arms: list[str], runs: list[FinishedRun]) 
     figure, grid = panels(len(tasks), 4, 3.6, 2.9)
     for axes, task in zip(grid, tasks, strict=True):
         for i, arm in enumerate(arms):
-            curves = [r.curve("return") for r in runs if (r.env, r.arm) == (task, arm)]
+            rows = [r.rows for r in runs if (r.env, r.arm) == (task, arm)]
+            curves = [{int(row["step"]): float(row["return"]) for row in run} for run in rows]
             if not curves:
                 continue
             shared = sorted(set.intersection(*map(set, curves)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from comsd.config import choose
 from comsd.errors import InputError
-from comsd.registry import METHODS, env_spec
+from comsd.registry import METHODS
 from comsd.reproduce.collect import read_analysis
 from comsd.reproduce.cost import job_seconds, product_rate
 from comsd.reproduce.exhibits import Arm, Exhibit
@@ -104,7 +104,7 @@ def make_plan(
     for name in methods:
         choose("methods", name, {**arms, **METHODS})
     wanted = [arms.get(name) or Arm(name, name) for name in methods] or list(arms.values())
-    known = [t for d in domains or exhibit.domains for t in tasks_of(exhibit, d)]
+    known = [t for d in domains or exhibit.domains for t in exhibit.tasks_of(d)]
     for task in tasks:
         choose("tasks", task, dict.fromkeys(known))
     jobs: dict[str, Job] = {}
@@ -115,14 +115,10 @@ def make_plan(
     return Plan(exhibit, preset, tuple(jobs.values()))
 
 
-def tasks_of(exhibit: Exhibit, domain: str) -> list[str]:
-    return [t for t in env_spec(domain).tasks if t in exhibit.tasks or not exhibit.tasks]
-
-
 def jobs_of(
     exhibit: Exhibit, preset: str, domain: str, arms: list[Arm], seed: int, tasks: Sequence[str]
 ) -> list[Job]:
-    chosen = [t for t in tasks_of(exhibit, domain) if t in tasks or not tasks]
+    chosen = [t for t in exhibit.tasks_of(domain) if t in tasks or not tasks]
     jobs: list[Job] = []
     for count in exhibit.skills or (0,):
         label = f"{domain}-{count}" if count else domain

@@ -65,27 +65,19 @@ def last_values(runs: list[FinishedRun], env: str, arm: str, metric: str) -> lis
 def returns_section(exhibit: Exhibit, stage: Shown, runs: list[FinishedRun]) -> Section | None:
     """Fine-tuning or combination: the last return per task and arm, and the curves."""
     stages = (stage, "scratch") if exhibit.reference else (stage,)
-    runs = [
-        r
-        for r in runs
-        if r.stage in stages
-        and r.rows
-        and (not exhibit.tasks or r.env in exhibit.tasks)
-        and r.env.split("_")[0] in exhibit.domains
-    ]
+    allowed = [task for domain in exhibit.domains for task in exhibit.tasks_of(domain)]
+    runs = [r for r in runs if r.stage in stages and r.rows and r.env in allowed]
     arms = arms_of(exhibit, runs)
     tasks = sorted({r.env for r in runs if r.stage == stage})
     if not tasks or not arms:
         return None
     published = paper_values(exhibit.name)["values"] if stage == "finetune" else {}
-    metrics = {"return": ""}  # and what it adds to the name of the row
-    if stage == "combine":
-        metrics["return_without_noise"] = ", noise-free"
+    noise_free = {"return_without_noise": ", noise-free"} if stage == "combine" else {}
     cells = [
         Cell(task + suffix, arm, summarise(values), published.get(task, {}).get(arm))
         for task in tasks
         for arm in arms
-        for name, suffix in metrics.items()
+        for name, suffix in {"return": "", **noise_free}.items()
         if (values := last_values(runs, task, arm, name))
     ]
     figure = learning_curves(tasks, arms, runs)
@@ -117,14 +109,12 @@ def behaviour_section(exhibit: Exhibit, runs: list[FinishedRun]) -> Section | No
     if not arms:
         return None
     published = paper_values("behaviour")["values"]
-    metrics = {
-        arm: [r.analysis["metrics"] for r in runs if r.arm == arm and r.analysis] for arm in arms
-    }
+    metrics = [(r.arm, r.analysis["metrics"]) for r in runs if r.analysis]
     cells = [
         Cell(row, arm, summarise(values), published.get(name, {}).get(arm))
         for name, row in BEHAVIOUR.items()
         for arm in arms
-        if (values := [float(m[name]) for m in metrics[arm] if name in m])
+        if (values := [float(m[name]) for a, m in metrics if a == arm and name in m])
     ]
     return Section(exhibit, "analyse", cells, bars(cells, arms), [])
 
