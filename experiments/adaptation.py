@@ -22,8 +22,7 @@ from comsd import Run
 from comsd.adaptation import FinetuneSettings
 from comsd.cli import main
 from comsd.reproduce import write_report
-from comsd.reproduce.report import commit_of
-from comsd.reproduce.sections import find
+from comsd.reproduce.collect import commit_of, find_runs
 
 ROOT = Path(__file__).parent.parent
 RUNS, RESULTS = ROOT / "runs", ROOT / "results" / "adaptation"
@@ -82,7 +81,7 @@ def variants() -> None:
 def collect() -> None:
     shutil.rmtree(RESULTS / "configs", ignore_errors=True)
     (RESULTS / "configs").mkdir(parents=True)
-    found, unfinished = find(RUNS / "lite")
+    found, unfinished = find_runs(RUNS / "lite")
     print("unfinished:", ", ".join(unfinished) or "none")
     evaluations: list[dict[str, Any]] = []
     runs: list[dict[str, Any]] = []

@@ -23,10 +23,10 @@ from tables import write_csv
 
 import comsd
 from comsd import Run
+from comsd.envs.specs import CYCLE
 from comsd.errors import InputError
 from comsd.evaluation import make_evaluator
 from comsd.evaluation.maze import CLAIMS
-from comsd.registry import CYCLE
 
 ROOT = Path(__file__).parent.parent
 RUNS = ROOT / "runs" / "maze"

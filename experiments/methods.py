@@ -18,8 +18,7 @@ from tables import write_csv
 from comsd.cli import main
 from comsd.registry import METHODS
 from comsd.reproduce import write_report
-from comsd.reproduce.report import commit_of
-from comsd.reproduce.sections import find
+from comsd.reproduce.collect import commit_of, find_runs
 
 ROOT = Path(__file__).parent.parent
 RUNS, RESULTS = ROOT / "runs", ROOT / "results" / "methods"
@@ -34,7 +33,7 @@ def run() -> None:
 def collect() -> None:
     shutil.rmtree(RESULTS / "configs", ignore_errors=True)
     (RESULTS / "configs").mkdir(parents=True)
-    found, unfinished = find(RUNS / "lite")
+    found, unfinished = find_runs(RUNS / "lite")
     print("unfinished:", ", ".join(unfinished) or "none")
     runs: list[dict[str, Any]] = []
     skills: list[dict[str, Any]] = []

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 import torch
-from comsd.learners.off_policy import OffPolicyLearner
 
 from comsd import checkpoint
 from comsd.cli import main
+from comsd.replay import COLUMNS
 from comsd.runs.run import Run
 from comsd.runs.tables import TIME_COLUMNS
+from comsd.training.off_policy import OffPolicyTrainer
 
 SMALL: dict[str, Any] = {
     "env": "hopper",
@@ -69,14 +70,15 @@ def fingerprint(path: Path) -> str:
     """Hash of networks, optimisers, generators, simulator, replay and tables without times."""
     run = Run(path)
     learner = run.trainer()
-    assert isinstance(learner, OffPolicyLearner)
+    assert isinstance(learner, OffPolicyTrainer)
     run.restore(learner)
     state = learner.state_dict()
     state["replay"].pop("chunks")  # where it is cut depends on when it was saved
     tensors: dict[str, torch.Tensor] = {}
     tree = checkpoint.pack(state, "", tensors)
     total = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
-    tensors |= learner.replay._columns()
+    for name in COLUMNS:
+        tensors[name] = torch.from_numpy(getattr(learner.replay, name))
     for name, tensor in sorted(tensors.items()):
         total.update(name.encode() + tensor.numpy().tobytes())
     for table in (run.metrics, run.evaluations):

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from comsd.learners.off_policy import OffPolicyLearner
+from torch import nn
 
 import comsd
 from comsd.adaptation import FinetuneSettings
+from comsd.agents.base import make_policy_fn
 from comsd.agents.ddpg import DDPG
 from comsd.cli import main
 from comsd.errors import InputError
@@ -23,6 +24,7 @@ from comsd.registry import METHODS
 from comsd.resolve import resolve_combine, resolve_finetune
 from comsd.runs.run import Run
 from comsd.skills import Sphere
+from comsd.training.off_policy import OffPolicyTrainer
 from processes import call, command, fingerprint, kill_after_a_save
 
 PRETRAINING: dict[str, Any] = {
@@ -51,7 +53,7 @@ def fresh(source: Run, place: Path, critic_init: str) -> tuple[DDPG, DDPG]:
     resolved = resolve_finetune(source, "hopper_hop", **settings)
     learner = Run.create(place, resolved, source).trainer()
     before = source.load_agent()
-    assert isinstance(learner, OffPolicyLearner)
+    assert isinstance(learner, OffPolicyTrainer)
     assert isinstance(before, DDPG)
     return learner.agent, before
 
@@ -68,32 +70,34 @@ def test_every_method_is_fine_tuned_by_its_rule_and_combined(name: str, tmp_path
     if isinstance(skills.space, Sphere):
         assert tuned.selected_skill.norm().item() == pytest.approx(1, abs=1e-5)
     combined = comsd.combine(skills, task="hopper_hop", run=tmp_path / "combined", steps=300)
-    assert isinstance(combined.policy, DDPG)
-    assert combined.policy.actor.shapes[-1][0] == skills.space.dim
+    obs = np.zeros(combined.policy.obs_shape, np.float32)
+    assert combined.policy(obs, np.zeros(0, np.float32)).shape == (skills.space.dim,)
     assert comsd.evaluate(tuned).metrics["return"] >= 0
+
+
+def same_weights(a: nn.Module, b: nn.Module) -> bool:
+    pairs = zip(a.parameters(), b.parameters(), strict=True)
+    return all(torch.equal(x, y) for x, y in pairs)
 
 
 @pytest.mark.parametrize("critic_init", ["trunk", "none", "full"])
 def test_what_is_taken_over(critic_init: str, source: Run, tmp_path: Path) -> None:
     agent, before = fresh(source, tmp_path / "run", critic_init)
-    assert torch.equal(agent.actor.flat, before.actor.flat)
-    trunks = [(c.layers[0][0], c.norm_views[0]) for c in (agent.critic, before.critic)]
-    same = [torch.equal(a, b) for a, b in zip(*trunks, strict=True)]
-    assert same[0] == (critic_init != "none")
-    heads = [c.layers[1][0] for c in (agent.critic, before.critic)]
-    assert torch.equal(*heads) == (critic_init == "full")
-    assert torch.equal(agent.target.flat, agent.critic.flat)  # synced after loading
-    assert not torch.equal(agent.target.flat, before.target.flat)
+    assert same_weights(agent.actor, before.actor)
+    assert same_weights(agent.critic.trunk, before.critic.trunk) == (critic_init != "none")
+    assert same_weights(agent.critic, before.critic) == (critic_init == "full")
+    assert same_weights(agent.target, agent.critic)  # synced after loading
+    assert not same_weights(agent.target, before.target)
 
 
 def test_one_skill_all_along_and_its_own_reward(tuned: Run) -> None:
     assert tuned.selected_skill.tolist() == [0] + [0.5] * 7  # the paper's
     learner = tuned.trainer()
-    assert isinstance(learner, OffPolicyLearner)
+    assert isinstance(learner, OffPolicyTrainer)
     tuned.restore(learner)
     batch = learner.replay.transitions()
     assert bool((batch.skill == tuned.selected_skill).all())
-    reward = learner.method.lesson(batch).reward
+    reward = learner.method.intrinsic_reward(batch).reward
     assert torch.equal(reward, batch.reward)
 
 
@@ -176,7 +180,7 @@ def test_best_of_k_acts_from_the_first_step(source: Run, tmp_path: Path) -> None
     how = {"rule": "best-of-k", "tries": 4}
     run = comsd.finetune(source, task="hopper_hop", run=tmp_path / "run", steps=252, adapt=how)
     learner = run.trainer()
-    assert isinstance(learner, OffPolicyLearner)
+    assert isinstance(learner, OffPolicyTrainer)
     run.restore(learner)
     batch = learner.replay.transitions()
     flags = batch.skill[:200, 0].view(4, 50)  # 200 steps shared by four candidates
@@ -215,8 +219,8 @@ def test_a_run_needs_nothing_outside_its_directory(source: Run, tmp_path: Path) 
 
 def test_scratch_sees_no_skill(tmp_path: Path) -> None:
     run = comsd.finetune(None, task="walker_run", run=tmp_path / "run", preset="smoke", steps=300)
-    assert isinstance(run.policy, DDPG)
-    assert run.policy.actor.shapes[0][1] == 24  # the observation alone
+    obs = np.zeros(24, np.float32)  # the observation alone
+    assert run.policy(obs, np.zeros(0, np.float32)).shape == (6,)
     assert np.isfinite(float(run.evaluations.rows()[-1]["return"]))
 
 
@@ -313,6 +317,6 @@ def test_what_an_adaptation_decides_is_no_setting_in_python_either(
 
 def test_double_precision_and_arrays_act_as_well(source: Run) -> None:
     obs, skill = torch.zeros(1, 15), source.space.grid(1)
-    wanted = source.policy.act(obs, skill)
-    assert torch.equal(source.policy.act(obs.double(), skill.double()), wanted)
-    assert torch.equal(source.policy.act(obs.numpy(), skill), wanted)  # as environments give it
+    action = source.policy(obs, skill)
+    assert torch.equal(source.policy(obs.double(), skill.double()), action)
+    assert np.array_equal(source.policy(obs.numpy(), skill.numpy()), action.detach().numpy())

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from comsd.learners.off_policy import OffPolicySettings
 from torch import Tensor
 
 import comsd
@@ -16,6 +15,7 @@ from comsd.cli import main
 from comsd.errors import InputError, RunError
 from comsd.registry import LOADED, METHODS
 from comsd.skills import SkillSpace
+from comsd.training.off_policy import OffPolicySettings
 from conftest import make_method, make_space
 
 PAGE = Path(__file__).parent.parent / "docs" / "add-a-method.md"

@@ -82,11 +82,11 @@ def train(trainer: OffPolicyTrainer, steps: int) -> None:
 def test_updates_begin_after_the_random_steps_and_keep_their_ratio(
     num_envs: int, every: int, ends: Ends | None
 ) -> None:
-    trainer = make(num_envs=num_envs, update_every=every, ends=ends)
-    while trainer.steps < 20:
-        assert (trainer.train_step() == {}) == (trainer.steps < 20)
+    trainer = make(num_envs=num_envs, update_every=every, ends=ends, random_steps=40)
+    while trainer.steps < 40:
+        assert (trainer.train_step() == {}) == (trainer.steps < 40)
     start, first = trainer.updates, trainer.steps
-    train(trainer, 60)
+    train(trainer, 80)
     assert trainer.updates - start == trainer.steps // every - first // every
 
 
@@ -98,14 +98,6 @@ def test_learning_waits_for_a_whole_window() -> None:
 @pytest.mark.parametrize("ends", [None, uneven])
 def test_a_skill_is_held_and_starts_anew_with_the_episode(ends: Ends | None) -> None:
     trainer = make(num_envs=2, ends=ends, hold=3, space=Box(2), random_steps=10**6)
-    chosen: list[np.ndarray] = []
-    select = trainer.select_skills
-
-    def record(where: np.ndarray) -> None:
-        chosen.append(np.stack([np.full(2, len(clocks)), where], 1)[:, 1])
-        select(where)
-
-    trainer.select_skills = record  # pyright: ignore[reportAttributeAccessIssue]
     clocks: list[np.ndarray] = []
     skills: list[np.ndarray] = []
     for _ in range(60):

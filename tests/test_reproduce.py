@@ -15,11 +15,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from comsd.cli import main
 from comsd.errors import InputError, Interrupted, RunError
 from comsd.registry import METHODS, TASKS
 from comsd.reproduce import EXHIBITS, Job, Plan, execute, exhibit, make_plan, write_report
+from comsd.reproduce.cost import job_seconds, product_rate, step_work
 from comsd.reproduce.exhibits import Arm
 from comsd.reproduce.sections import paper_values
 from comsd.reproduce.statistics import interval, summarise
@@ -57,9 +59,9 @@ def test_the_grid_behind_table_one() -> None:
     assert places[0] == "pretrain/walker/cic-1"
     tuned = next(job for job in plan.jobs if job.place == "finetune/walker_run/cic-2")
     assert tuned.needs == "pretrain/walker/cic-2"  # the same seed
-    root = Path("there")
-    argv = " ".join(tuned.command(root))
-    assert argv.startswith("finetune there/pretrain/walker/cic-2 --task walker_run --seed 2")
+    root = Path("runs")
+    words = " ".join(tuned.command(root))
+    assert words.startswith("finetune runs/pretrain/walker/cic-2 --task walker_run --seed 2")
     whole = make_plan(exhibit("finetuning"), "paper", seeds=1)
     arms = len(exhibit("finetuning").arms)
     assert len(whole.jobs) == 4 * (arms + 4 * arms + 4)
@@ -68,11 +70,11 @@ def test_the_grid_behind_table_one() -> None:
 @pytest.mark.parametrize("name", EXHIBITS)
 def test_every_exhibit_has_a_plan_whose_needs_come_first(name: str) -> None:
     plan = make_plan(exhibit(name), "smoke", seeds=1)
-    seen: set[str] = set()
+    planned: set[str] = set()
     for job in plan.jobs:
-        assert job.needs is None or job.needs in seen
+        assert job.needs is None or job.needs in planned
         assert job.arm.method in METHODS or job.stage == "scratch"
-        seen.add(job.place)
+        planned.add(job.place)
 
 
 def test_variants_are_told_apart() -> None:
@@ -83,7 +85,7 @@ def test_variants_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "message"),
+    ("words", "message"),
     [
         ("reproduce", "EXHIBIT is missing"),
         ("reproduce tableau", "exhibit is 'tableau'; allowed: finetuning"),
@@ -101,7 +103,7 @@ def test_variants_are_told_apart() -> None:
     ],
 )
 def test_bad_input_is_one_sentence(
-    argv: str,
+    words: str,
     message: str,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -109,7 +111,7 @@ def test_bad_input_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as stop:
-        main(argv.split())
+        main(words.split())
     out, err = capsys.readouterr()
     assert stop.value.code == 2
     assert message in err
@@ -118,12 +120,79 @@ def test_bad_input_is_one_sentence(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("name", EXHIBITS)
+def test_a_plan_trains_and_writes_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("a plan builds no trainer")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("comsd.runs.factory.make_trainer", fail)
+    main(["reproduce", name, "--plan", "--preset", "lite", "--dir", "new"])
+    assert "(an estimate from counted work)" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+# --- how long it takes ----------------------------------------------------------------------------
+
+RATE = 96e9  # FLOPs per second of one core of the machine on which these times were measured
+
+
+@pytest.mark.parametrize(
+    ("job", "measured"),
+    [
+        (("pretrain", "comsd", "walker", "lite"), 300_000 / 190),
+        (("pretrain", "comsd", "walker", "paper"), 2_000_000 / 2 * 0.73),
+        (("pretrain", "comsd", "maze-tree", "lite"), 75),
+    ],
+)
+def test_estimates_are_right_within_a_factor_of_two(
+    job: tuple[str, str, str, str], measured: float
+) -> None:
+    assert measured / 2 < job_seconds(*job, RATE) < 2 * measured
+
+
+def test_flops_of_an_update() -> None:
+    assert 4 * step_work("comsd", "walker", "lite")[0] == pytest.approx(1.24e9, rel=0.15)
+    assert 2 * step_work("comsd", "walker", "paper")[0] == pytest.approx(65.2e9, rel=0.15)
+    assert 2500 * step_work("comsd", "maze-tree", "lite")[0] == pytest.approx(6e9, rel=0.25)
+
+
+def test_every_robot_has_its_own_cost() -> None:
+    seconds = [
+        job_seconds("scratch", "task", f"{r}_run", "lite", RATE) for r in ("cheetah", "walker")
+    ]
+    assert seconds[0] < seconds[1]
+    combined = job_seconds("combine", "cic", "walker_run", "lite", RATE)
+    assert combined > 2 * seconds[1]  # 300,000 steps instead of 100,000
+
+
+def test_a_method_that_needs_values_is_counted_by_its_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def needs_values(*_: object) -> None:
+        raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+
+    counted = step_work("diayn", "hopper", "smoke")[0]
+    step_work.cache_clear()
+    monkeypatch.setattr(METHODS["diayn"], "embed", needs_values)
+    assert step_work("diayn", "hopper", "smoke")[0] == pytest.approx(counted, rel=0.1)
+    step_work.cache_clear()
+
+
+def test_the_rate_of_products_leaves_the_threads_as_they_were() -> None:
+    threads = torch.get_num_threads()
+    assert product_rate(256) > 1e8
+    assert torch.get_num_threads() == threads
+
+
 # --- execution ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Scripted(Job):
-    """Done when its file is there."""
+    """Finished when its file exists."""
 
     def command(self, root: Path) -> list[str]:
         return [self.place]
@@ -147,7 +216,7 @@ class Endless:
     def poll(self) -> int | None:
         return 143 if self.asked else None
 
-    def stop(self) -> None:
+    def terminate(self) -> None:
         self.asked += 1
 
 
@@ -232,8 +301,8 @@ class Script:
         def poll(self) -> int:
             return self.code
 
-        def stop(self) -> None:
-            raise AssertionError("nobody asked for that")
+        def terminate(self) -> None:
+            raise AssertionError("this process has ended")
 
 
 def scripted(*needs: tuple[str, str | None]) -> Plan:
@@ -272,8 +341,8 @@ def children(process: int) -> list[int]:
 
 
 def test_the_paper_s_table_end_to_end_through_kill_9(tmp_path: Path) -> None:
-    argv = "reproduce finetuning --preset smoke --domains walker --methods comsd cic --seeds 2"
-    asked = command(*argv.split(), "--dir", str(tmp_path / "killed"))
+    words = "reproduce finetuning --preset smoke --domains walker --methods comsd cic --seeds 2"
+    asked = command(*words.split(), "--dir", str(tmp_path / "killed"))
     driver = subprocess.Popen(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     root = tmp_path / "killed" / "smoke"
     while len(list(root.glob("finetune/*/*/checkpoints/000000000800"))) < 3:
@@ -291,7 +360,7 @@ def test_the_paper_s_table_end_to_end_through_kill_9(tmp_path: Path) -> None:
     assert all(after[run] == at for run, at in before.items())
     assert all(finished(run) for run in after)
 
-    calm = [*command(*argv.split(), "--dir", str(tmp_path / "calm")), "--tasks", "walker_run"]
+    calm = [*command(*words.split(), "--dir", str(tmp_path / "calm")), "--tasks", "walker_run"]
     subprocess.run(calm, check=True, capture_output=True)
     tables = [
         table(tmp_path / name / "report" / "smoke-finetuning.csv") for name in ("killed", "calm")

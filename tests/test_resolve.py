@@ -12,9 +12,10 @@ import pytest
 import comsd
 from comsd import api
 from comsd.envs.mujoco import HORIZON
-from comsd.envs.robots import ROBOTS
+from comsd.envs.robots import ROBOTS, load_robot
+from comsd.envs.specs import ROBOT_TASKS
 from comsd.errors import InputError, RunError
-from comsd.registry import AGENTS, ENVS, ROBOT_TASKS, TASKS
+from comsd.registry import AGENTS, ENVS, TASKS
 from comsd.resolve import from_json, resolve
 from comsd.runs.device import cpu_bf16_flags
 from comsd.runs.run import Run
@@ -36,7 +37,7 @@ def test_every_agent_of_an_environment_has_every_preset(env: str) -> None:
 
 
 def test_what_the_registry_says_of_robots_is_true() -> None:
-    assert {name: kind.task_names for name, kind in ROBOTS.items()} == ROBOT_TASKS
+    assert {name: tuple(load_robot(name).tasks) for name in ROBOTS} == ROBOT_TASKS
     assert {spec.horizon for name, spec in ENVS.items() if name in ROBOTS} == {HORIZON}
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from comsd.learners.off_policy import OffPolicyLearner
 
 import comsd
 from comsd.errors import InputError, Interrupted
 from comsd.evaluation.robots import RobotEvaluator
 from comsd.runs.run import Run
+from comsd.training.off_policy import OffPolicyTrainer
 from processes import (
     SMALL,
     call,
@@ -137,15 +137,15 @@ def test_other_critics_resume_exactly_too(
 ) -> None:
     settings = {**SMALL, "steps": 500}
     comsd.pretrain(method, run=tmp_path / "whole", **settings)
-    original = OffPolicyLearner.train_step
+    original = OffPolicyTrainer.train_step
 
-    def cycle(self: OffPolicyLearner) -> Any:
+    def cycle(self: OffPolicyTrainer) -> Any:
         if self.steps >= 350:
             raise ArithmeticError
         return original(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(OffPolicyLearner, "train_step", cycle)
+        patch.setattr(OffPolicyTrainer, "train_step", cycle)
         with pytest.raises(ArithmeticError):
             comsd.pretrain(method, run=tmp_path / "broken", **settings)
     comsd.resume(tmp_path / "broken")
@@ -155,7 +155,7 @@ def test_other_critics_resume_exactly_too(
 def test_the_policy_is_loaded_without_optimisers_and_replay(whole: Path) -> None:
     for place in (whole / "checkpoints").glob("[0-9]*"):
         assert (place / "agent.safetensors").stat().st_size < 100_000
-    action = comsd.load(whole).policy.act(torch.zeros(3, 15), torch.rand(3, 8))
+    action = comsd.load(whole).policy(torch.zeros(3, 15), torch.rand(3, 8))
     assert action.shape == (3, 4)
     assert action.abs().max() <= 1
 

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from comsd.learners.on_policy import OnPolicyLearner
 from safetensors.torch import load_file
 
 import comsd
@@ -29,7 +28,8 @@ from comsd.resolve import resolve
 from comsd.runs.provenance import commit
 from comsd.runs.run import Run, take_lock
 from comsd.runs.tables import TIME_COLUMNS, Table
-from comsd.training.trainer import graceful_stop
+from comsd.training.on_policy import OnPolicyTrainer
+from comsd.training.signals import graceful_stop
 from processes import die_inside_a_save, newest
 
 SMOKE: dict[str, Any] = {"env": "maze-tree", "preset": "smoke", "skills": 3}
@@ -54,16 +54,16 @@ def fingerprint(path: Path) -> str:
 
 def stop_after(monkeypatch: pytest.MonkeyPatch, cycles: int, how: BaseException) -> None:
     """Make the learner fail after a number of cycles."""
-    original, done = OnPolicyLearner.train_step, 0
+    original, done = OnPolicyTrainer.train_step, 0
 
-    def cycle(self: OnPolicyLearner) -> Any:
+    def cycle(self: OnPolicyTrainer) -> Any:
         nonlocal done
         if done == cycles:
             raise how
         done += 1
         return original(self)
 
-    monkeypatch.setattr(OnPolicyLearner, "train_step", cycle)
+    monkeypatch.setattr(OnPolicyTrainer, "train_step", cycle)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -194,13 +194,13 @@ def test_a_closed_terminal_stops_a_run_unless_it_is_to_be_ignored(nohup: bool) -
 def test_a_signal_in_a_script_is_an_interrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = OnPolicyLearner.train_step
+    original = OnPolicyTrainer.train_step
 
-    def cycle(self: OnPolicyLearner) -> Any:
+    def cycle(self: OnPolicyTrainer) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
         return original(self)
 
-    monkeypatch.setattr(OnPolicyLearner, "train_step", cycle)
+    monkeypatch.setattr(OnPolicyTrainer, "train_step", cycle)
     with pytest.raises(Interrupted):
         comsd.pretrain("comsd", run=tmp_path / "run", **SMOKE)
     monkeypatch.undo()
@@ -482,7 +482,7 @@ def test_states_survive_the_round_trip(tmp_path: Path) -> None:
 
 def test_the_policy_can_be_used_alone(finished: Path) -> None:
     run = comsd.load(finished)
-    action = run.policy.act(torch.zeros(3, 2), run.space.grid(3))
+    action = run.policy(torch.zeros(3, 2), run.space.grid(3))
     assert action.shape == (3, 2)
     for file in ("method.safetensors", "training.safetensors"):
         assert (max(checkpoint.found(finished / "checkpoints")) / file).exists()

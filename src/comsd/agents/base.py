@@ -74,7 +74,9 @@ class Policy(nn.Module):
                 f"skill has shape {tuple(skill.shape)}; it must be ({self.skill_dim},) or a row of "
                 f"{self.skill_dim} numbers for each of the {tuple(rows)} observations"
             )
-        return self.mean_action(obs, skill.expand(*rows, self.skill_dim))
+        dtype = next(self.parameters()).dtype
+        obs = obs.to(dtype) if obs.is_floating_point() else obs  # images stay integers
+        return self.mean_action(obs, skill.to(dtype).expand(*rows, self.skill_dim))
 
     @property
     def device(self) -> torch.device:

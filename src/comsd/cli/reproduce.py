@@ -64,7 +64,7 @@ def show_plan(plan: Plan, root: Path, slots: int) -> None:
     kind = f"{plan.exhibit.name} ({plan.exhibit.where}), preset {plan.preset}"
     left = [f"{h:.2g}" if h < 10 else f"{h:,.0f}" for h in (hours, hours / slots)]
     print(f"{kind}: {len(plan.jobs)} jobs in {root}; left: about {left[0]} core hours, ", end="")
-    print(f"{left[1]} hours with {slots} processes", flush=True)
+    print(f"{left[1]} hours with {slots} processes (an estimate from counted work)", flush=True)
 
 
 def report(argv: list[str]) -> None:

@@ -2,8 +2,8 @@
 
 from comsd.reproduce.executor import Executor, LocalExecutor, execute
 from comsd.reproduce.exhibits import EXHIBITS, Exhibit, exhibit
+from comsd.reproduce.page import write_report
 from comsd.reproduce.plan import Job, Plan, make_plan
-from comsd.reproduce.report import write_report
 
 __all__ = [
     "EXHIBITS",

@@ -1,13 +1,12 @@
-"""Carrying out a plan: processes that are started, watched, continued and counted.
+"""Carrying out a plan: starting, polling and continuing its processes.
 
-Where a process runs is up to an `Executor`; this file knows only this machine.
+An `Executor` decides where a process runs; the one in this file uses this machine.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -17,22 +16,23 @@ from typing import Protocol
 
 from comsd.errors import InputError, Interrupted, RunError
 from comsd.registry import LOADED
-from comsd.reproduce.plan import Job, Plan, note_exhibit
+from comsd.reproduce.collect import record_exhibit
+from comsd.reproduce.plan import Job, Plan
 from comsd.training.signals import graceful_stop
 
 ATTEMPTS = 3
 POLL_EVERY = 0.2  # seconds
-HOPELESS = 2  # exit code of a command that would fail in the same way again
+INPUT_ERROR = 2  # exit code of a command that would fail in the same way again
 
 
 class Process(Protocol):
-    """A command on its way."""
+    """A started command, such as a `subprocess.Popen`."""
 
     def poll(self) -> int | None:
         """Its exit code, once it has one."""
         ...
 
-    def stop(self) -> None:
+    def terminate(self) -> None:
         """Ask it to save and end."""
         ...
 
@@ -41,31 +41,8 @@ class Executor(Protocol):
     slots: int  # processes at a time
 
     def start(self, argv: list[str], log: Path) -> Process:
-        """Run `comsd` with these arguments; what it prints goes to the end of `log`."""
+        """Run `comsd` with these arguments and append its output to `log`."""
         ...
-
-
-class LocalProcess:
-    def __init__(self, argv: list[str], log: Path, threads: int) -> None:
-        several = argv[0] in ("pretrain", "finetune", "combine")
-        options = ["--threads", str(threads)] if several and threads > 1 else []
-        for path in LOADED:
-            options += ["--method-file", str(path)]
-        with log.open("ab") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "comsd.cli", *argv, *options],
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                env=os.environ | {"OMP_NUM_THREADS": str(threads)},
-                start_new_session=True,  # Ctrl-C reaches the driver alone, which asks to stop once
-            )
-
-    def poll(self) -> int | None:
-        return self.process.poll()
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
 
 
 class LocalExecutor:
@@ -76,12 +53,24 @@ class LocalExecutor:
         self.slots = slots or cores or 1
         self.threads = max(1, (cores or 1) // self.slots)
 
-    def start(self, argv: list[str], log: Path) -> LocalProcess:
-        return LocalProcess(argv, log, self.threads)
+    def start(self, argv: list[str], log: Path) -> subprocess.Popen[bytes]:
+        trains = argv[0] in ("pretrain", "finetune", "combine")
+        options = ["--threads", str(self.threads)] if trains and self.threads > 1 else []
+        for path in LOADED:
+            options += ["--method-file", str(path)]
+        with log.open("ab") as file:
+            return subprocess.Popen(
+                [sys.executable, "-m", "comsd.cli", *argv, *options],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=os.environ | {"OMP_NUM_THREADS": str(self.threads)},
+                start_new_session=True,  # Ctrl-C goes to the driver, which stops each process once
+            )
 
 
 class Execution:
-    """A plan on its way to being done."""
+    """The state of a plan that is carried out."""
 
     def __init__(
         self, plan: Plan, root: Path, executor: Executor, report: Callable[[str], None]
@@ -92,19 +81,19 @@ class Execution:
         self.waiting = [job for job in plan.jobs if job.place not in self.finished]
         self.running: dict[str, tuple[Job, Process]] = {}
         self.attempts: dict[str, int] = {}
-        self.before: dict[str, int] = {}  # place -> step at which its last process began
-        self.failed: dict[str, str] = {}  # place -> why
+        self.before: dict[str, int] = {}  # place -> step at which its last process started
+        self.failed: dict[str, str] = {}  # place -> reason
 
     def run(self) -> dict[str, str]:
-        """Do all that can be done; returns what failed and why."""
+        """Run all jobs that can run; returns those that failed and why."""
         self.logs.mkdir(parents=True, exist_ok=True)
         with graceful_stop() as stop:
             try:
                 while (self.waiting or self.running) and stop.signal is None:
-                    self.fill()
-                    self.collect_ended()
+                    self.start_ready()
+                    self.poll()
                     time.sleep(POLL_EVERY)
-            finally:  # also where the disk is full: no process is left behind
+            finally:  # also after an error such as a full disk
                 self.stop_all()
             if stop.signal is not None:
                 done = f"{len(self.finished)} of {len(self.plan.jobs)} done"
@@ -112,8 +101,8 @@ class Execution:
                 raise Interrupted(saved, stop.signal)
         return self.failed
 
-    def fill(self) -> None:
-        """Start what can start."""
+    def start_ready(self) -> None:
+        """Start jobs whose needs are finished, as many as there are free slots."""
         for job in list(self.waiting):
             if len(self.running) >= self.executor.slots:
                 return
@@ -122,15 +111,15 @@ class Execution:
                 self.failed[job.place] = f"{job.needs} failed"
             elif (job.needs is None or job.needs in self.finished) and not job.in_use(self.root):
                 self.waiting.remove(job)
-                if job.finished(self.root):  # by another process, meanwhile
+                if job.finished(self.root):  # by another process
                     self.finished.add(job.place)
                     continue
                 self.before[job.place] = job.reached(self.root)
                 process = self.executor.start(job.command(self.root), self.log_of(job.place))
                 self.running[job.place] = job, process
 
-    def collect_ended(self) -> None:
-        """Take note of what has ended."""
+    def poll(self) -> None:
+        """Handle the processes that have ended."""
         for place, (job, process) in list(self.running.items()):
             code = process.poll()
             if code is None:
@@ -141,14 +130,14 @@ class Execution:
                 self.finished.add(place)
                 self.report(f"{len(self.finished)} of {total} done: {place}")
                 continue
-            if job.in_use(self.root) or job.finished(self.root):  # another process is at it
+            if job.in_use(self.root) or job.finished(self.root):  # by another process
                 self.waiting.append(job)
                 continue
             if job.reached(self.root) > self.before.get(place, 0):
-                self.attempts[place] = 0  # it has come further
+                self.attempts[place] = 0  # count only attempts without progress
             self.attempts[place] = self.attempts.get(place, 0) + 1
-            if code == HOPELESS or self.attempts[place] >= ATTEMPTS:
-                self.failed[place] = self.last_words(place) or f"exit code {code}"
+            if code == INPUT_ERROR or self.attempts[place] >= ATTEMPTS:
+                self.failed[place] = self.last_line(place) or f"exit code {code}"
                 self.report(f"failed: {place}: {self.failed[place]}")
             else:
                 self.report(f"{place} ended with exit code {code}; it is continued")
@@ -157,26 +146,26 @@ class Execution:
     def log_of(self, place: str) -> Path:
         return self.logs / (place.replace("/", "-") + ".log")
 
-    def last_words(self, place: str) -> str:
+    def last_line(self, place: str) -> str:
         lines = self.log_of(place).read_text().strip().splitlines()
         return lines[-1] if lines else ""
 
     def stop_all(self) -> None:
         for _, process in self.running.values():
-            process.stop()
+            process.terminate()
         while any(process.poll() is None for _, process in self.running.values()):
             time.sleep(POLL_EVERY)
 
 
 def execute(plan: Plan, root: Path, executor: Executor, report: Callable[[str], None]) -> None:
-    """Carry out a plan; raises RunError at the end if something failed."""
+    """Carry out a plan; raises RunError at the end if a job failed."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / "lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InputError(f"another `comsd reproduce` works in {root}") from None
-        note_exhibit(root, plan.exhibit.name)
+        record_exhibit(root, plan.exhibit.name)
         failed = Execution(plan, root, executor, report).run()
     if failed:
         place, why = next(iter(failed.items()))

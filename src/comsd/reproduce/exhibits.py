@@ -35,6 +35,9 @@ class Exhibit:
     reference: bool = False  # plain DDPG from scratch beside it
     skills: tuple[int, ...] = ()  # numbers of skills, where they are compared
 
+    def tasks_of(self, domain: str) -> list[str]:
+        return [task for task in ENVS[domain].tasks if not self.tasks or task in self.tasks]
+
 
 def methods(*names: str) -> tuple[Arm, ...]:
     return tuple(Arm(name, name) for name in names if name in METHODS)

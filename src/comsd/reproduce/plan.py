@@ -1,31 +1,18 @@
-"""From an exhibit to the runs it takes: what, where, after what, and for how long."""
+"""From an exhibit to its jobs: what is run, where, after what, and for how long."""
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any
 
-import torch
-
-from comsd import checkpoint
-from comsd.adaptation import COMBINED_STEPS
 from comsd.config import choose
 from comsd.errors import InputError
-from comsd.registry import METHODS, env_spec
+from comsd.registry import METHODS
+from comsd.reproduce.collect import read_analysis
+from comsd.reproduce.cost import job_seconds, product_rate
 from comsd.reproduce.exhibits import Arm, Exhibit
-from comsd.resolve import resolve, resolve_scratch
-from comsd.runs import factory
 from comsd.runs.run import Run
-
-START = 5.0  # seconds to start a process and build what it needs
-ANALYSIS = 30.0  # seconds to roll out and draw the sweeps
-EVALUATION = 2.0  # seconds for one on the way
-MEASURED = 3  # cycles
 
 
 @dataclass(frozen=True)
@@ -42,13 +29,13 @@ class Job:
     options: tuple[str, ...] = ()
 
     def command(self, root: Path) -> list[str]:
-        """What stands after `comsd` that start or continue it."""
-        place = str(root / self.place)
+        """The arguments of `comsd` that start or continue it."""
+        path = str(root / self.place)
         if self.stage == "analyse":
             return ["analyse", str(root / str(self.needs))]
-        if (root / self.place / "config.json").exists():
-            return ["resume", place]
-        common = ["--seed", str(self.seed), "--run", place, *self.options]
+        if self.run(root):
+            return ["resume", path]
+        common = ["--seed", str(self.seed), "--run", path, *self.options]
         if self.stage == "pretrain":
             argv = ["pretrain", self.arm.method, "--env", self.env, "--preset", self.preset]
             return [*argv, *common, *self.arm.options]
@@ -58,37 +45,25 @@ class Job:
         assert self.needs is not None
         return [self.stage, str(root / self.needs), "--task", self.env, *common]
 
+    def run(self, root: Path) -> Run | None:
+        """Its run, once it has one."""
+        path = root / self.place
+        return Run(path) if (path / "config.json").exists() else None
+
     def finished(self, root: Path) -> bool:
-        place = root / self.place
         if self.stage == "analyse":
-            return analysis_of(place.parent) is not None
-        return (place / "config.json").exists() and Run(place).finished
+            return read_analysis((root / self.place).parent) is not None
+        run = self.run(root)
+        return run is not None and run.finished
 
     def reached(self, root: Path) -> int:
-        place = root / self.place
-        return Run(place).reached if (place / "config.json").exists() else 0
+        run = self.run(root)
+        return run.reached if run else 0
 
     def in_use(self, root: Path) -> bool:
-        """Is another process at it?"""
-        place = root / self.place
-        return (place / "config.json").exists() and Run(place).in_use
-
-
-def analysis_of(place: Path) -> dict[str, Any] | None:
-    """What `comsd analyse` found at the end of a run."""
-    file = place / "analysis" / "analysis.json"
-    found = json.loads(file.read_text()) if file.exists() else {}
-    return found if found.get("step", -1) >= Run(place).config.run.steps else None
-
-
-def note_exhibit(root: Path, name: str) -> None:
-    """Remember what was asked for: the report shows that."""
-    checkpoint.write_json(root / "exhibits.json", sorted({*asked_exhibits(root), name}))
-
-
-def asked_exhibits(root: Path) -> list[str]:
-    file = root / "exhibits.json"
-    return json.loads(file.read_text()) if file.exists() else []
+        """Does another process write to it?"""
+        run = self.run(root)
+        return run is not None and run.in_use
 
 
 @dataclass(frozen=True)
@@ -107,8 +82,9 @@ class Plan:
         return result
 
     def seconds(self, root: Path) -> float:
-        """What is left, on one core, by a short measurement on this machine."""
-        return sum(seconds_of(job) for job in self.jobs if not job.finished(root))
+        """Estimated time on one core of the jobs that are left."""
+        left, rate = [job for job in self.jobs if not job.finished(root)], product_rate()
+        return sum(job_seconds(j.stage, j.arm.method, j.env, j.preset, rate) for j in left)
 
 
 def make_plan(
@@ -128,7 +104,7 @@ def make_plan(
     for name in methods:
         choose("methods", name, {**arms, **METHODS})
     wanted = [arms.get(name) or Arm(name, name) for name in methods] or list(arms.values())
-    known = [t for d in domains or exhibit.domains for t in tasks_of(exhibit, d)]
+    known = [t for d in domains or exhibit.domains for t in exhibit.tasks_of(d)]
     for task in tasks:
         choose("tasks", task, dict.fromkeys(known))
     jobs: dict[str, Job] = {}
@@ -139,14 +115,10 @@ def make_plan(
     return Plan(exhibit, preset, tuple(jobs.values()))
 
 
-def tasks_of(exhibit: Exhibit, domain: str) -> list[str]:
-    return [t for t in env_spec(domain).tasks if t in exhibit.tasks or not exhibit.tasks]
-
-
 def jobs_of(
     exhibit: Exhibit, preset: str, domain: str, arms: list[Arm], seed: int, tasks: Sequence[str]
 ) -> list[Job]:
-    chosen = [t for t in tasks_of(exhibit, domain) if t in tasks or not tasks]
+    chosen = [t for t in exhibit.tasks_of(domain) if t in tasks or not tasks]
     jobs: list[Job] = []
     for count in exhibit.skills or (0,):
         label = f"{domain}-{count}" if count else domain
@@ -167,42 +139,3 @@ def jobs_of(
         places = ((task, f"scratch/{task}/ddpg-{seed}") for task in chosen)
         jobs += [Job(place, "scratch", task, ddpg, seed, preset) for task, place in places]
     return jobs
-
-
-# --- how long it takes ----------------------------------------------------------------------------
-
-
-def seconds_of(job: Job) -> float:
-    if job.stage == "analyse":
-        return START + ANALYSIS
-    family = env_spec(job.env).families[0]
-    like = {"robots": "walker", "tasks": "walker_run"}.get(family, job.env)  # one for all robots
-    if job.stage == "pretrain":
-        per_step, steps = pace(job.arm.method, like, job.preset)
-    else:
-        per_step, steps = pace(None, like, job.preset)
-        if job.stage == "combine":
-            steps = COMBINED_STEPS.get(job.preset, steps)
-    return START + per_step * steps
-
-
-@cache
-def pace(method: str | None, env: str, preset: str) -> tuple[float, int]:
-    """Seconds per environment step, measured over a few cycles, and the number of steps."""
-    early = {"random_steps": 8} if next(iter(env_spec(env).agents)) == "ddpg" else {}
-    if method is None:
-        config = resolve_scratch(env, preset, train=early)
-    else:
-        config = resolve(method, env, preset, train=early)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # as the workers
-    trainer = factory.make_trainer(config, None, factory.make_training_env(config, None))
-    while not trainer.train_step():
-        pass
-    began, before = time.perf_counter(), trainer.steps
-    for _ in range(MEASURED):
-        trainer.train_step()
-    per_step = (time.perf_counter() - began) / (trainer.steps - before)
-    torch.set_num_threads(threads)
-    s = config.run
-    return per_step + EVALUATION / s.evaluate_every, s.steps

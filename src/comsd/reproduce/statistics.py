@@ -28,6 +28,22 @@ class Summary:
         return f"{text} (n={self.n})"
 
 
+@dataclass(frozen=True)
+class Cell:
+    """One arm in one row of a table, beside the paper's mean and standard deviation."""
+
+    row: str
+    arm: str
+    ours: Summary
+    paper: tuple[float, float | None] | None = None
+
+    def lines(self) -> list[str]:
+        if not self.paper:
+            return [str(self.ours)]
+        mean, sd = self.paper
+        return [str(self.ours), f"paper {mean:g}" + (f" ± {sd:g}" if sd is not None else "")]
+
+
 def summarise(values: Sequence[float]) -> Summary:
     x = np.asarray(values, dtype=np.float64)
     n, sd, low, high = len(x), None, None, None

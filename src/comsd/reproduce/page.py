@@ -1,0 +1,128 @@
+"""One page about a directory of reproduced runs: our numbers beside the paper's.
+
+report.html      everything, in one file
+<exhibit>.csv    one line per task (or figure) and arm
+<exhibit>.md     the same as a table
+<exhibit>.png    its figure
+Presets are never mixed: each has a section of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import html
+import io
+from collections import Counter
+from itertools import groupby
+from pathlib import Path
+
+from comsd import checkpoint
+from comsd.errors import InputError
+from comsd.reproduce.collect import FinishedRun, commit_of, find_runs, requested_exhibits
+from comsd.reproduce.sections import Section, make_sections, paper_values
+
+PRESETS = ("paper", "lite", "smoke")
+DPI = 110
+STATISTICS = (
+    "mean ± standard deviation [95 % percentile bootstrap interval of the mean] over seeds; "
+    "with three seeds that interval is their range and covers the mean about 3 times in 4"
+)
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem;
+       color: #1c2430; }
+table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .7rem; border-bottom: 1px solid #d8dde4; text-align: right;
+         vertical-align: top; }
+th:first-child, td:first-child { text-align: left; }
+small { color: #66707d; display: block; }
+img { max-width: 100%; }
+h2 { margin-top: 2.5rem; border-bottom: 2px solid #1c2430; }
+"""
+
+
+def write_report(directory: Path | str) -> Path:
+    """Write DIR/report; returns the path of the page."""
+    directory = Path(directory)
+    presets = {p: find_runs(directory / p) for p in PRESETS if (directory / p).is_dir()}
+    presets = {p: parts for p, parts in presets.items() if any(parts)}
+    if not presets:
+        raise InputError(f"directory {directory} holds no runs of `comsd reproduce`")
+    folder = directory / "report"
+    folder.mkdir(exist_ok=True)
+    for old in (path for preset in PRESETS for path in folder.glob(f"{preset}-*")):
+        old.unlink()
+    page = [f"<title>comsd report</title><style>{STYLE}</style><h1>comsd report</h1>"]
+    for preset, (runs, excluded) in presets.items():
+        page.append(f"<h2>Preset {preset}</h2>")
+        page.append(overview(runs, excluded))
+        for section in make_sections(runs, requested_exhibits(directory / preset)):
+            suffix = "" if len(section.exhibit.shows) == 1 else f"-{section.shown}"
+            name = f"{preset}-{section.exhibit.name}{suffix}"
+            png = io.BytesIO()
+            section.figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
+            checkpoint.write_file(folder / f"{name}.csv", csv_table(section).encode())
+            checkpoint.write_file(folder / f"{name}.md", markdown_table(section).encode())
+            checkpoint.write_file(folder / f"{name}.png", png.getvalue())
+            page.append(section_html(section, png.getvalue()))
+    text = "<!doctype html><html lang=en><meta charset=utf-8>" + "\n".join(page) + "</html>\n"
+    path = folder / "report.html"
+    checkpoint.write_file(path, text.encode())
+    return path
+
+
+def overview(runs: list[FinishedRun], excluded: list[str]) -> str:
+    rows = []
+    for (stage, env), group in groupby(runs, lambda r: (r.stage, r.env)):
+        arms = ", ".join(f"{arm} {n}" for arm, n in Counter(r.arm for r in group).items())
+        rows.append(f"<tr><td>{stage}<td>{html.escape(env)}<td>{html.escape(arms)}")
+    commits = sorted({commit_of(r.run) for r in runs})
+    parts = ["<table><tr><th>stage<th>environment<th>finished runs by arm", *rows, "</table>"]
+    parts.append(f"<p>Code: {html.escape(', '.join(commits))}.")
+    if excluded:
+        parts.append(f"<p>Not counted: {html.escape(', '.join(excluded))}.")
+    return "\n".join(parts)
+
+
+def csv_table(section: Section) -> str:
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(["row", "arm", "n", "mean", "sd", "low", "high", "paper_mean", "paper_sd"])
+    for cell in section.cells:
+        o = cell.ours
+        numbers = [o.n, o.mean, o.sd, o.low, o.high, *(cell.paper or (None, None))]
+        writer.writerow([cell.row, cell.arm, *numbers])
+    return file.getvalue()
+
+
+def wide_table(section: Section) -> tuple[list[str], dict[str, list[list[str]]]]:
+    """The arms, and by row the lines of text of each arm's cell."""
+    arms = list(dict.fromkeys(c.arm for c in section.cells))
+    texts = {(c.row, c.arm): c.lines() for c in section.cells}
+    return arms, {c.row: [texts.get((c.row, arm), [""]) for arm in arms] for c in section.cells}
+
+
+def markdown_table(section: Section) -> str:
+    arms, table = wide_table(section)
+    lines = [f"| | {' | '.join(arms)} |", "|---" * (len(arms) + 1) + "|"]
+    lines += [f"| {row} | {' | '.join(map('; '.join, cells))} |" for row, cells in table.items()]
+    return "\n".join(lines) + "\n"
+
+
+def section_html(section: Section, png: bytes) -> str:
+    arms, table = wide_table(section)
+    title = html.escape(section.exhibit.title)
+    parts = [f"<h3>{title} ({section.exhibit.where})</h3><table><tr><th>"]
+    parts += [f"<th>{html.escape(arm)}" for arm in arms]
+    for row, cells in table.items():
+        parts.append(f"<tr><td>{html.escape(row)}")
+        for ours, *paper in cells:
+            parts.append(f"<td>{html.escape(ours)}<small>{html.escape(''.join(paper))}</small>")
+    source = paper_values("behaviour" if section.shown == "analyse" else section.exhibit.name)
+    notes = [STATISTICS, *section.notes]
+    if source["source"]:
+        notes.append(f"paper's numbers: {source['source']}")
+    parts.append(f"</table>\n<p>{html.escape('; '.join(notes))}.")
+    data = base64.b64encode(png).decode()
+    parts.append(f'<p><img alt="{title}" src="data:image/png;base64,{data}">')
+    return "\n".join(parts)
