@@ -50,6 +50,7 @@ class DeterministicPolicy(Policy):
     def mean_action(self, obs: Tensor, skill: Tensor) -> Tensor:
         return self.actor(torch.cat([self.encoder(obs), skill], -1)).tanh()
 
+    @torch.no_grad()
     def sample(self, obs: Tensor, skill: Tensor, rng: np.random.Generator) -> Array:
         mean = self.mean_action(obs, skill).cpu().numpy()
         noise = rng.standard_normal(mean.shape, dtype=np.float32)

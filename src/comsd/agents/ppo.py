@@ -136,6 +136,7 @@ class BetaPolicy(Policy):
         a, b = self.concentrations(obs, skill)
         return 2 * a / (a + b) - 1
 
+    @torch.no_grad()
     def sample(self, obs: Tensor, skill: Tensor, rng: np.random.Generator) -> Array:
         a, b = (x.cpu().numpy() for x in self.concentrations(obs, skill))
         return (2 * rng.beta(a, b) - 1).astype(np.float32)
