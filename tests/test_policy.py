@@ -143,6 +143,18 @@ def test_a_policy_function_is_the_policy_for_skills_that_stay(
     assert not np.array_equal(one, mean)
 
 
+def test_samples_are_arrays_of_bounded_actions(
+    policy: Policy, obs: torch.Tensor, skill: torch.Tensor
+) -> None:
+    drawn = policy.sample(obs, skill, np.random.default_rng(0))
+    assert isinstance(drawn, np.ndarray)
+    assert drawn.shape == (ROWS, ACTIONS)
+    assert drawn.dtype == np.float32
+    assert np.abs(drawn).max() <= 1
+    function = make_policy_fn(policy, skill, np.random.default_rng(0))
+    assert np.array_equal(drawn, function(obs.numpy()))
+
+
 # --- what it is -----------------------------------------------------------------------------------
 
 

@@ -141,6 +141,16 @@ def test_windows_are_those_of_the_list(ends: Ends, steps: int, n: int, one_skill
     check(batch, player.windows(n, 0.5, one_skill))
 
 
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_replay_may_be_smaller_than_an_episode(n: int) -> None:
+    """The row that will be overwritten next is of the same episode as the newest one."""
+    player = Player(memory := make(12), full_episodes)
+    for _ in range(30):
+        player.step()
+        if windows := player.windows(n, 0.5):
+            check(memory.sample(500, n, 0.5, np.random.default_rng(0)), windows)
+
+
 def test_a_window_that_meets_a_termination_is_cut_there() -> None:
     """Four steps, rewards 0, 1, 2, 3, gamma 0.5, n = 3: sums 0 + 0.5 + 0.5 = 1, then
     1 + 1 + 0.75 = 2.75, 2 + 1.5 = 3.5 and 3, of which only the first has a value after it."""
