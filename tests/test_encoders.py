@@ -133,7 +133,6 @@ def test_each_update_has_a_gradient_of_its_own() -> None:
     torch.testing.assert_close([p.grad for p in agent.encoder.parameters()], wanted)
 
 
-@pytest.mark.xfail(strict=True, reason="EncodedBatch makes two leaves of one feature tensor")
 def test_the_features_of_adjacent_observations_stay_one_tensor() -> None:
     """Methods recognise n = 1 by it and save a forward pass."""
     for trained_by in ALL:

@@ -12,10 +12,10 @@ from torch import Tensor
 import comsd
 import test_contract as contract
 from comsd.cli import main
+from comsd.cli.lists import extension_points
 from comsd.errors import InputError, RunError
 from comsd.registry import LOADED, METHODS
 from comsd.skills import SkillSpace
-from comsd.training.off_policy import OffPolicySettings
 from conftest import make_method, make_space
 
 PAGE = Path(__file__).parent.parent / "docs" / "add-a-method.md"
@@ -67,19 +67,17 @@ def test_it_keeps_the_contract(kind: str, toy: Path) -> None:
 
 
 def test_the_extension_points_are_those_that_differ() -> None:
-    points = {
-        name: set(kind.extension_points(OffPolicySettings())) for name, kind in METHODS.items()
-    }
-    assert points["comsd"] == {"flag_orders_skills", "descend", "scores", "health"}
-    assert points["becl"] == {"descend", "representation_steps"}  # held for 50 steps as usual
-    assert points["aps"] == {"regress", "descend", "scores", "hold"}
+    points = {name: set(extension_points(kind)) for name, kind in METHODS.items()}
+    assert points["comsd"] == {"flag_orders_skills", "skill_scores", "diagnostics"}
+    assert points["becl"] == {"representation_steps"}  # held for 50 steps as usual
+    assert points["aps"] == {"regress_skill", "skill_scores", "hold"}
 
     class Chosen(METHODS["diayn"]):
         @classmethod
         def candidates(cls, space: SkillSpace, k: int) -> Tensor:
             return space.flags(k)
 
-    assert Chosen.extension_points(OffPolicySettings()) == ["candidates", "scores"]
+    assert extension_points(Chosen) == ["candidates", "skill_scores"]
 
 
 CONFIG = """from dataclasses import dataclass

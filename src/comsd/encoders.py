@@ -54,22 +54,27 @@ class EncodedBatch:
             obs = encoder(batch.obs)
         # The critic's loss needs no gradient at s', whose value is part of the target.
         with torch.set_grad_enabled(by_method):
-            next_obs = encoder(batch.next_obs)
-            adjacent = batch.one_step_obs is batch.next_obs
-            one_step_obs = next_obs if adjacent else encoder(batch.one_step_obs)
-        self.features = {"obs": obs, "next_obs": next_obs, "one_step_obs": one_step_obs}
-        frozen = {name: x.detach() for name, x in self.features.items()}
+            self.features = {"obs": obs, "next_obs": encoder(batch.next_obs)}
+            if batch.one_step_obs is not batch.next_obs:
+                self.features["one_step_obs"] = encoder(batch.one_step_obs)
         self.leaves = {
             name: x.detach().requires_grad_(x.requires_grad) for name, x in self.features.items()
         }
-        self.for_method = batch._replace(**(self.leaves if by_method else frozen))
-        self.for_critic = batch._replace(**(self.leaves if by_critic else frozen))
+        frozen = {name: x.detach() for name, x in self.features.items()}
+
+        def with_features(columns: dict[str, Tensor]) -> Batch:
+            return batch._replace(**{"one_step_obs": columns["next_obs"], **columns})
+
+        self.for_method = with_features(self.leaves if by_method else frozen)
+        self.for_critic = with_features(self.leaves if by_critic else frozen)
 
     def step(self) -> None:
         """Train the encoder by what the losses left on the features."""
         if self.optimizer is None:
             return
         trained = [name for name, leaf in self.leaves.items() if leaf.grad is not None]
+        if not trained:
+            return
         self.optimizer.zero_grad()
         torch.autograd.backward(
             [self.features[name] for name in trained], [self.leaves[name].grad for name in trained]

@@ -57,11 +57,9 @@ class Policy(nn.Module):
     def forward(self, obs: Rows, skill: Rows) -> Rows:
         if isinstance(obs, np.ndarray):
             with torch.no_grad():
-                tensors = [torch.as_tensor(x, device=self.device) for x in (obs, skill)]
-                tensors = [x.float() if x.is_floating_point() else x for x in tensors]
-                return self(*tensors).cpu().numpy()
+                return self(torch.as_tensor(obs, device=self.device), skill).cpu().numpy()
         assert isinstance(obs, Tensor)
-        assert isinstance(skill, Tensor)
+        skill = torch.as_tensor(skill, device=obs.device)
         rows = obs.shape[: obs.dim() - len(self.obs_shape)]
         if obs.shape[len(rows) :] != self.obs_shape:
             raise InputError(

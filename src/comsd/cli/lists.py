@@ -6,16 +6,31 @@ import sys
 
 from comsd.cli.console import new_table, show
 from comsd.errors import InputError, RunError
-from comsd.registry import AGENTS, ENVS, METHODS
+from comsd.methods.base import Method
+from comsd.registry import ENVS, METHODS
+from comsd.training.off_policy import OffPolicySettings
+
+HOOKS = (
+    "value_skill regress_skill default_skill candidates flag_orders_skills optimizer "
+    "skill_scores diagnostics"
+)
+
+
+def extension_points(method: type[Method]) -> list[str]:
+    """What it uses beyond a loss and a reward; docs/add-a-method.md explains each."""
+    usual, tuned = OffPolicySettings(), method.config_class.tuned.get("robots", {})
+    train = {k.removeprefix("train."): s.value for k, s in tuned.items() if "train." in k}
+    own = {name for parent in method.mro()[: method.mro().index(Method)] for name in vars(parent)}
+    hooks = [name for name in HOOKS.split() if name in own]
+    return hooks + [name for name, value in train.items() if value != getattr(usual, name)]
 
 
 def methods(argv: list[str]) -> None:
     reject(argv, "methods")
     columns = ("method", "skill spaces", "critic", "fine-tuned skill", "extension points", "status")
     table = new_table(*columns, "paper")
-    usual = AGENTS["ddpg"].train_settings()
     for name, method in METHODS.items():
-        spaces, points = (s.kind for s in method.spaces), method.extension_points(usual)
+        spaces, points = (s.kind for s in method.spaces), extension_points(method)
         row = (", ".join(spaces), method.critic, method.finetuning_rule, ", ".join(points))
         table.add_row(name, *row, method.status, method.paper)
     show(table)

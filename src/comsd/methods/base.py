@@ -7,7 +7,6 @@ config and three functions; `docs/add-a-method.md` walks through it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from inspect import getattr_static
 from typing import Any, ClassVar
 
 import torch
@@ -59,12 +58,6 @@ class MethodConfig(Settings):
                 raise InputError(f"method.{name} is {value}; it must be at most {most} ({what})")
 
 
-HOOKS = (
-    "value_skill regress_skill default_skill candidates flag_orders_skills optimizer "
-    "skill_scores diagnostics"
-)
-
-
 class Method(nn.Module):
     """Base class of all methods."""
 
@@ -85,18 +78,6 @@ class Method(nn.Module):
         super().__init__()
         self.config, self.space = config, space
         self.normalizer = Normalizer(obs.mean, obs.std)
-
-    @classmethod
-    def extension_points(cls, train: Settings) -> list[str]:
-        """What it uses beyond a loss and a reward; docs/add-a-method.md explains each.
-
-        train: the default settings of training, for those that the method has otherwise on robots.
-        """
-        usual = vars(Method)  # static, since a classmethod is another object at every look
-        used = [name for name in HOOKS.split() if getattr_static(cls, name) is not usual[name]]
-        tuned = cls.config_class.tuned.get("robots", {})
-        others = {k.removeprefix("train."): s.value for k, s in tuned.items() if "train." in k}
-        return used + [name for name, value in others.items() if value != getattr(train, name)]
 
     # --- what a method defines ----------------------------------------------------------------
 

@@ -163,6 +163,7 @@ class OffPolicyTrainer(Trainer):
             for _ in range(self.settings.representation_steps - 1):
                 extra = self.agent.encode(self.sample("replay"))
                 self.method.representation_step(extra.for_method, self.optimizer)
+                extra.step()
         encoded = self.agent.encode(batch)
         reward, metrics, value_skill = self.method.update(encoded.for_method, self.optimizer)
         metrics |= self.agent.update(encoded.for_critic, reward, self.noise, value_skill)

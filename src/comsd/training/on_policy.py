@@ -111,7 +111,7 @@ class OnPolicyTrainer(Trainer):
         metrics |= parts | self.agent.update(batch, reward, terminated, ended, self.rngs["order"])
         if not all_finite(self.agent.parameters()):
             raise RunError("the weights of the policy or its value hold NaN or infinity")
-        self.steps += len(reward)
+        self.steps += len(reward) * self.env.repeat
         return metrics
 
     def fit_representation(self, batch: Batch) -> Metrics:
