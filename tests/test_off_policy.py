@@ -19,6 +19,7 @@ from comsd.methods.base import Method
 from comsd.methods.task import TaskReward
 from comsd.registry import METHODS
 from comsd.skills import Box, OneHot, SkillSpace
+from comsd.training.checks import check_off_policy
 from comsd.training.off_policy import OffPolicySettings, OffPolicyTrainer
 from comsd.training.skill_selection import BestOfK, SkillSelector
 from conftest import make_space, method_cases, plain_obs
@@ -320,4 +321,4 @@ def test_a_run_that_could_not_learn_is_refused(values: dict[str, Any], sentence:
     train = OffPolicySettings(**{"random_steps": 10, **values})
     config = Config(RunSettings(steps=1000), method, DDPGConfig(), train, Settings())
     with pytest.raises(InputError, match=sentence):
-        OffPolicyTrainer.check(config, OneHot(3), FakeEnv(1))
+        check_off_policy(config, OneHot(3), FakeEnv(1))

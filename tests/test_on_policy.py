@@ -16,6 +16,7 @@ from comsd.config import Config, RunSettings, Settings
 from comsd.errors import InputError, RunError
 from comsd.registry import METHODS
 from comsd.skills import OneHot, SkillSpace
+from comsd.training.checks import check_on_policy
 from comsd.training.on_policy import OnPolicySettings, OnPolicyTrainer
 from comsd.types import Batch
 from conftest import make_space, method_cases, plain_obs
@@ -208,4 +209,4 @@ def test_a_run_that_could_not_learn_is_refused(
     train = OnPolicySettings(envs=ENVS)
     config = Config(RunSettings(), settings, PPOConfig(**agent), train, Settings())
     with pytest.raises(InputError, match=sentence):
-        OnPolicyTrainer.check(config, OneHot(3), FakeEnv(ENVS, HORIZON))
+        check_on_policy(config, OneHot(3), FakeEnv(ENVS, HORIZON))

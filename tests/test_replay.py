@@ -14,7 +14,7 @@ import torch
 from comsd import checkpoint
 from comsd.errors import InputError, RunError
 from comsd.replay import Layout, Replay
-from comsd.training import memory as memory_check
+from comsd.training import checks as memory_check
 from comsd.types import Batch, ObsSpec
 from conftest import plain_obs
 

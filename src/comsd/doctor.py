@@ -12,12 +12,12 @@ import numpy as np
 import torch
 
 from comsd import gl
-from comsd.agents.base import check_compiler
 from comsd.analysis.video import has_ffmpeg
 from comsd.errors import InputError
 from comsd.registry import ENVS
 from comsd.runs.device import has_bf16
 from comsd.runs.provenance import provenance
+from comsd.training.checks import check_compiler
 
 
 @dataclass(frozen=True)

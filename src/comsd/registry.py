@@ -31,6 +31,7 @@ from comsd.methods.lsd import LSD
 from comsd.methods.metra import METRA
 from comsd.methods.smm import SMM
 from comsd.skills import SkillSpace
+from comsd.training.checks import check_on_policy
 from comsd.training.off_policy import OffPolicySettings, OffPolicyTrainer
 from comsd.training.on_policy import OnPolicySettings, OnPolicyTrainer
 from comsd.training.trainer import Trainer, TrainSettings
@@ -66,10 +67,8 @@ class AgentKind:
 
 
 AGENTS: dict[str, AgentKind] = {
-    "ppo": AgentKind(PPOConfig, PPO, OnPolicySettings, OnPolicyTrainer, OnPolicyTrainer.check),
-    "ddpg": AgentKind(
-        DDPGConfig, DDPG, OffPolicySettings, OffPolicyTrainer, OffPolicyTrainer.check
-    ),
+    "ppo": AgentKind(PPOConfig, PPO, OnPolicySettings, OnPolicyTrainer, check_on_policy),
+    "ddpg": AgentKind(DDPGConfig, DDPG, OffPolicySettings, OffPolicyTrainer, check_off_policy),
 }
 
 # --- methods from files ---------------------------------------------------------------------------

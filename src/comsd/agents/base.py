@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from abc import abstractmethod
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import numpy as np
@@ -127,17 +124,6 @@ class OffPolicyAgent(nn.Module):
     def load_optimizer_state(self, state: dict[str, Any]) -> None:
         for name, optimizer in self.optimizers.items():
             load_optimizer(optimizer, state[name])
-
-
-def check_compiler(device: str) -> None:
-    """Say before a run what torch.compile would miss at the first update."""
-    if device == "cpu":
-        names = [os.environ.get("CXX", ""), "g++", "clang++", "c++"]
-        found, needed = any(map(shutil.which, filter(None, names))), "a C++ compiler such as g++"
-    else:
-        found, needed = find_spec("triton") is not None, "triton"
-    if not found:
-        raise InputError(f"agent.compile is True but needs {needed}, which is not found here")
 
 
 def make_policy_fn(policy: Policy, skill: Tensor, rng: np.random.Generator | None) -> PolicyFn:

@@ -11,15 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from comsd.agents.base import OffPolicyAgent, check_compiler, make_policy_fn
-from comsd.config import Config, setting
+from comsd.agents.base import OffPolicyAgent, make_policy_fn
+from comsd.config import setting
 from comsd.envs.base import Env
-from comsd.errors import InputError, RunError
-from comsd.methods.base import Method, MethodConfig
+from comsd.errors import RunError
+from comsd.methods.base import Method
 from comsd.methods.statistics import chance, retrieval
 from comsd.replay import Layout, Replay
 from comsd.skills import SkillSpace
-from comsd.training.memory import check_memory
 from comsd.training.skill_selection import SampleSkill, SkillSelector
 from comsd.training.trainer import Trainer, TrainSettings
 from comsd.types import Batch, Metrics
@@ -77,28 +76,6 @@ class OffPolicyTrainer(Trainer):
         self.skill = torch.zeros(env.num_envs, method.space.dim)
         self.obs = env.reset()
         self.replay.begin(self.obs, np.ones(env.num_envs, bool))
-
-    @staticmethod
-    def check(config: Config, space: SkillSpace, env: Env, /) -> None:
-        """Raise InputError where a run could not start or would never learn."""
-        c = config.train
-        assert isinstance(c, OffPolicySettings)
-        assert isinstance(config.method, MethodConfig)
-        kept = c.replay // c.envs // 2  # of an episode, when half the replay is the next one's
-        longest = min(env.horizon, kept, c.hold if c.one_skill else env.horizon)
-        if c.n_step > longest:
-            what = "episode, half the replay of one environment"
-            what += " or train.hold" if c.one_skill else ""
-            raise InputError(f"train.n_step is {c.n_step}; it must be at most {longest} ({what})")
-        config.method.check_rows(c.batch_size, "train.batch_size")
-        if config.run.steps <= c.random_steps:
-            raise InputError(
-                f"steps is {config.run.steps}; it must be more than train.random_steps "
-                f"{c.random_steps}, after which learning begins"
-            )
-        check_memory(layout(c, space, env))
-        if getattr(config.agent, "compile", False):
-            check_compiler(config.run.device)
 
     # --- gathering ----------------------------------------------------------------------------
 

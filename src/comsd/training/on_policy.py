@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from comsd.agents.base import make_policy_fn
-from comsd.agents.ppo import PPO, PPOConfig, shuffled
-from comsd.config import Config, setting
+from comsd.agents.ppo import PPO, shuffled
+from comsd.config import setting
 from comsd.envs.base import Env
-from comsd.errors import InputError, RunError
-from comsd.methods.base import Method, MethodConfig
+from comsd.errors import RunError
+from comsd.methods.base import Method
 from comsd.nn import all_finite
-from comsd.skills import SkillSpace
 from comsd.training.trainer import Trainer, TrainSettings
 from comsd.types import Batch, Metrics
 
@@ -44,28 +43,6 @@ class OnPolicyTrainer(Trainer):
         rngs = {"skill": skills, "action": actions, "order": order}
         super().__init__(env, agent, method, rngs, precision)
         self.space = method.space
-
-    @staticmethod
-    def check(config: Config, _space: SkillSpace, env: Env, /) -> None:
-        """Raise InputError where a run could not start, or would teach a skill that did not act."""
-        method, agent, train = config.method, config.agent, config.train
-        assert isinstance(method, MethodConfig)
-        assert isinstance(agent, PPOConfig)
-        assert isinstance(train, OnPolicySettings)
-        rows = train.envs * env.horizon
-        states = f"{rows} states of a cycle, train.envs {train.envs} x {env.horizon} steps"
-        method.check_rows(rows, states)
-        if agent.minibatches > rows // 2:
-            raise InputError(
-                f"agent.minibatches is {agent.minibatches}; it must be at most {rows // 2}, two of "
-                f"the {rows} states of a cycle each"
-            )
-        for name, choice in method.on_policy.items():
-            if (given := getattr(method, name)) != choice:
-                raise InputError(
-                    f"method.{name} is {given!r}, but PPO can only teach the skill that acted; "
-                    f"allowed: {choice}"
-                )
 
     # --- gathering ----------------------------------------------------------------------------
 

@@ -1,0 +1,93 @@
+"""What is said before a run starts instead of failing later: sizes, memory, a compiler."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+from comsd.agents.ppo import PPOConfig
+from comsd.config import Config
+from comsd.envs.base import Env
+from comsd.errors import InputError
+from comsd.methods.base import MethodConfig
+from comsd.replay import Layout
+from comsd.skills import SkillSpace
+from comsd.training.off_policy import OffPolicySettings, layout
+from comsd.training.on_policy import OnPolicySettings
+
+
+def check_off_policy(config: Config, space: SkillSpace, env: Env) -> None:
+    """Raise InputError where a run could not start or would never learn."""
+    c = config.train
+    assert isinstance(c, OffPolicySettings)
+    assert isinstance(config.method, MethodConfig)
+    kept = c.replay // c.envs // 2  # of an episode, when half the replay is the next one's
+    longest = min(env.horizon, kept, c.hold if c.one_skill else env.horizon)
+    if c.n_step > longest:
+        what = "episode, half the replay of one environment"
+        what += " or train.hold" if c.one_skill else ""
+        raise InputError(f"train.n_step is {c.n_step}; it must be at most {longest} ({what})")
+    config.method.check_rows(c.batch_size, "train.batch_size")
+    if config.run.steps <= c.random_steps:
+        raise InputError(
+            f"steps is {config.run.steps}; it must be more than train.random_steps "
+            f"{c.random_steps}, after which learning begins"
+        )
+    check_memory(layout(c, space, env))
+    if getattr(config.agent, "compile", False):
+        check_compiler(config.run.device)
+
+
+def check_on_policy(config: Config, _: SkillSpace, env: Env) -> None:
+    """Raise InputError where a run could not start, or would teach a skill that did not act."""
+    method, agent, train = config.method, config.agent, config.train
+    assert isinstance(method, MethodConfig)
+    assert isinstance(agent, PPOConfig)
+    assert isinstance(train, OnPolicySettings)
+    rows = train.envs * env.horizon
+    states = f"{rows} states of a cycle, train.envs {train.envs} x {env.horizon} steps"
+    method.check_rows(rows, states)
+    if agent.minibatches > rows // 2:
+        raise InputError(
+            f"agent.minibatches is {agent.minibatches}; it must be at most {rows // 2}, two of "
+            f"the {rows} states of a cycle each"
+        )
+    for name, choice in method.on_policy.items():
+        if (given := getattr(method, name)) != choice:
+            raise InputError(
+                f"method.{name} is {given!r}, but PPO can only teach the skill that acted; "
+                f"allowed: {choice}"
+            )
+
+
+def check_compiler(device: str) -> None:
+    """Say before a run what torch.compile would miss at the first update."""
+    if device == "cpu":
+        names = [os.environ.get("CXX", ""), "g++", "clang++", "c++"]
+        found, needed = any(map(shutil.which, filter(None, names))), "a C++ compiler such as g++"
+    else:
+        found, needed = find_spec("triton") is not None, "triton"
+    if not found:
+        raise InputError(f"agent.compile is True but needs {needed}, which is not found here")
+
+
+def free_memory() -> int | None:
+    """Bytes that can be had without swapping, where the system says."""
+    try:
+        fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def check_memory(layout: Layout) -> None:
+    """Raise InputError where a replay would not fit."""
+    free = free_memory()
+    if free is not None and layout.bytes > free:
+        raise InputError(
+            f"train.replay is {layout.capacity}: it needs {layout.bytes / 1e9:.1f} GB of memory "
+            f"and {free / 1e9:.1f} GB are free; it must be at most "
+            f"{int(layout.capacity * free / layout.bytes)}"
+        )
