@@ -31,7 +31,7 @@ from comsd.methods.lsd import LSD
 from comsd.methods.metra import METRA
 from comsd.methods.smm import SMM
 from comsd.skills import SkillSpace
-from comsd.training.checks import check_on_policy
+from comsd.training.checks import check_off_policy, check_on_policy
 from comsd.training.off_policy import OffPolicySettings, OffPolicyTrainer
 from comsd.training.on_policy import OnPolicySettings, OnPolicyTrainer
 from comsd.training.trainer import Trainer, TrainSettings
