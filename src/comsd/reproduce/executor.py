@@ -53,7 +53,7 @@ class LocalProcess:
             options += ["--method-file", str(path)]
         with log.open("ab") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "comsd.cli", *argv, *options],
+                [sys.executable, "-m", "comsd", *argv, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
