@@ -35,7 +35,7 @@ NAMES = [f"{method}-{seed}" for seed in SEEDS for method in METHODS]
 
 def train(name: str) -> None:
     method, seed = name.split("-")
-    verb = [sys.executable, "-m", "comsd.cli"]
+    verb = [sys.executable, "-m", "comsd"]
     if (RUNS / name / "config.json").exists():
         words = ["resume", str(RUNS / name)]
     else:

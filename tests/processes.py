@@ -38,7 +38,7 @@ def options_of(settings: dict[str, Any]) -> list[str]:
 
 
 def command(*argv: str) -> list[str]:
-    return [sys.executable, "-m", "comsd.cli", *argv]
+    return [sys.executable, "-m", "comsd", *argv]
 
 
 def call(argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:

@@ -204,13 +204,13 @@ def test_other_skill_spaces_train(
 
 
 def test_training_goes_on_when_nobody_listens(tmp_path: Path) -> None:
-    command = f"{sys.executable} -m comsd.cli pretrain comsd {SMOKE} --run {tmp_path / 'run'}"
+    command = f"{sys.executable} -m comsd pretrain comsd {SMOKE} --run {tmp_path / 'run'}"
     subprocess.run(["bash", "-c", f"{command} 2> >(head -c 5 > /dev/null)"], check=True)
     assert checkpoint.found(tmp_path / "run" / "checkpoints")
 
 
 def test_a_closed_pipe_is_no_error() -> None:
-    command = f"{sys.executable} -m comsd.cli config comsd | head -n 1"
+    command = f"{sys.executable} -m comsd config comsd | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert "Traceback" not in done.stderr
 

@@ -126,7 +126,7 @@ def test_kill_9_anywhere_then_resume(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     length: dict[str, Any] = {"steps": 60_000, "checkpoint_every": 500}
     comsd.pretrain("comsd", run=whole, **SMOKE, **length)
-    command = [sys.executable, "-m", "comsd.cli"]
+    command = [sys.executable, "-m", "comsd"]
     argv = "--env maze-tree --preset smoke --skills 3 --steps 60000 --checkpoint-every 500"
     start = [*command, "pretrain", "comsd", *argv.split(), "--run", str(killed)]
     rng = np.random.default_rng(0)
@@ -161,7 +161,7 @@ def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, tmp_path: 
     run = tmp_path / "run"
     argv = "pretrain comsd --env maze-tree --preset smoke --skills 3 --steps 100000000 --run"
     process = subprocess.Popen(
-        [sys.executable, "-m", "comsd.cli", *argv.split(), str(run)],
+        [sys.executable, "-m", "comsd", *argv.split(), str(run)],
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -611,15 +611,12 @@ def test_an_existing_directory_is_never_overwritten(finished: Path) -> None:
 
 
 def test_a_second_process_is_refused_with_the_holders_pid(finished: Path) -> None:
-    holder, second = Run(finished), Run(finished)
-    holder.lock()
-    try:
+    with take_lock(finished):
+        assert Run(finished).in_use
         with pytest.raises(InputError, match=f"in use by process {os.getpid()}"):
-            second.lock()
-    finally:
-        holder.unlock()
-    second.lock()
-    second.unlock()
+            comsd.resume(finished)
+    assert not Run(finished).in_use
+    comsd.resume(finished)
 
 
 def test_no_pickle_and_no_unsafe_loading_in_the_package() -> None:

@@ -44,21 +44,14 @@ __all__ = [
 ]
 
 
-_MODULE_OF = {  # the others: api
-    "METHODS": "registry",
-    "Analysis": "analysis",
-    "Batch": "types",
-    "Box": "skills",
-    "InputError": "errors",
-    "Method": "methods.base",
-    "MethodConfig": "methods.base",
-    "OneHot": "skills",
-    "Run": "runs.run",
-    "RunError": "errors",
-    "SkillSpace": "skills",
-    "Sphere": "skills",
-    "make_task": "registry",
-    "register_file": "registry",
+_ELSEWHERE = {  # what is not in `comsd.api`
+    "analysis": ["Analysis"],
+    "errors": ["InputError", "RunError"],
+    "methods.base": ["Method", "MethodConfig"],
+    "registry": ["METHODS", "make_task", "register_file"],
+    "runs.run": ["Run"],
+    "skills": ["Box", "OneHot", "SkillSpace", "Sphere"],
+    "types": ["Batch"],
 }
 
 
@@ -66,8 +59,8 @@ def __getattr__(name: str) -> Any:
     """Load the module of a name when it is first used: torch alone takes a second."""
     if name not in __all__:
         raise AttributeError(f"module 'comsd' has no attribute {name!r}")
-    module = import_module(f"comsd.{_MODULE_OF.get(name, 'api')}")
-    value = globals()[name] = getattr(module, name)
+    module = next((module for module, names in _ELSEWHERE.items() if name in names), "api")
+    value = globals()[name] = getattr(import_module(f"comsd.{module}"), name)
     return value
 
 

@@ -17,7 +17,7 @@ from comsd.plots import draw_skills
 from comsd.resolve import resolve, resolve_combine, resolve_finetune, resolve_scratch
 from comsd.runs import factory
 from comsd.runs.device import check_device
-from comsd.runs.run import Run
+from comsd.runs.run import Run, take_lock
 from comsd.training.logger import Logger
 from comsd.training.progress import Progress
 from comsd.training.signals import graceful_stop
@@ -135,7 +135,7 @@ def _start(config: Config, path: Path | str | None, source: Run | None, report: 
 def _train(run: Run, env: Env, report: Report) -> None:
     """Train to the configured number of steps, from wherever the run stands."""
     settings = run.config.run
-    with run.locked(), graceful_stop() as stop:
+    with take_lock(run.path), graceful_stop() as stop:
         trainer = run.trainer(env)
         state, notes = run.restore(trainer)
         for note in notes:

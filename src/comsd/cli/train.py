@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NoReturn
 
 import comsd
 from comsd.adaptation import combined_steps
@@ -21,65 +20,46 @@ from comsd.options import (
     wants_help,
 )
 from comsd.registry import ENVS, METHODS, TASKS, env_spec
-from comsd.resolve import (
-    resolve,
-    resolve_combine,
-    resolve_finetune,
-    setting_classes,
-)
+from comsd.resolve import resolve, resolve_combine, resolve_finetune, setting_classes
 
 # --- pretrain, config -----------------------------------------------------------------------------
 
 
-class Chosen(NamedTuple):
-    """A pre-training that argv asks for."""
+def chosen(command: str, argv: list[str]) -> tuple[str, dict[str, Any]]:
+    """The method and the settings of a pre-training.
 
-    method: str
-    env: str | None
-    preset: str
-    run: Path | None
-    overrides: dict[str, Any]
-
-    def resolve(self) -> Config:
-        return resolve(self.method, self.env or RunSettings.env, self.preset, **self.overrides)
-
-
-def chosen(command: str, argv: list[str]) -> Chosen:
-    """Which options there are depends on the method, the environment and the agent."""
+    Which options there are depends on the method, the environment and the agent.
+    """
     usage, listing = f"comsd {command} METHOD", ", ".join(METHODS)
     if argv and argv[0] in ("-h", "--help"):
         argv = ["comsd", *argv]
     if not argv or argv[0].startswith("-"):
         raise InputError(f"method is missing: {usage} --env ENV; allowed: {listing}")
     method, rest = argv[0], argv[1:]
-    env, agent = peek_option(rest, "--env"), peek_option(rest, "--agent")
-    preset = peek_option(rest, "--preset") or RunSettings.preset
-    classes = setting_classes(method, env or RunSettings.env, agent)
+    env, agent = peek_option(rest, "--env") or RunSettings.env, peek_option(rest, "--agent")
+    classes = setting_classes(method, env, agent)
     options = setting_options(classes, "pretrain")
     if wants_help(rest):
-        named: dict[str, Any] = {"agent": agent} if agent else {}
-        base = resolve(method, env or RunSettings.env, preset, **named)
-        about = f"METHOD is one of {listing}.\nThe values below are those of {method} on "
-        show_help(usage, setting_options(classes, "pretrain", base), about + base.run.env + ".")
+        preset = peek_option(rest, "--preset") or RunSettings.preset
+        shown = resolve(method, env, preset, agent={"name": agent} if agent else {})
+        about = f"METHOD is one of {listing}.\nThe values below are those of {method} on {env}."
+        show_help(usage, setting_options(classes, "pretrain", shown), about)
     _, given = parse(rest, options)
-    overrides = overrides_of(options, given)
-    env = overrides.pop("env", None)
-    return Chosen(method, env, overrides.pop("preset", preset), given.get("--run"), overrides)
+    return method, {"run": given.get("--run"), **overrides_of(options, given)}
+
+
+def resolved(method: str, settings: dict[str, Any]) -> Config:
+    named = {"env": RunSettings.env, "preset": RunSettings.preset} | settings
+    named.pop("run")
+    return resolve(method, named.pop("env"), named.pop("preset"), **named)
 
 
 def pretrain(argv: list[str]) -> None:
-    asked = chosen("pretrain", argv)
-    if asked.env is None:  # a run of hours is not begun by default
-        asked.resolve()  # what else is wrong comes first
+    method, settings = chosen("pretrain", argv)
+    if "env" not in settings:  # a run of hours is not begun by default
+        resolved(method, settings)  # says what else is wrong
         raise InputError(f"--env is missing; allowed: {', '.join(ENVS)}")
-    run = comsd.pretrain(
-        asked.method,
-        env=asked.env,
-        run=asked.run,
-        preset=asked.preset,
-        report=say,
-        **asked.overrides,
-    )
+    run = comsd.pretrain(method, report=say, **settings)
     say(f"done; `comsd evaluate {run.path}` measures and draws the skills")
 
 
@@ -88,11 +68,11 @@ def classes_of(config: Config) -> dict[str, type[Settings]]:
 
 
 def config(argv: list[str]) -> None:
-    resolved = chosen("config", argv).resolve()
+    shown = resolved(*chosen("config", argv))
     table = new_table("setting", "value", "source", "meaning")
-    for name, option, f in choosable(classes_of(resolved), "pretrain"):
-        value = getattr(getattr(resolved, name.partition(".")[0]), f.name)
-        table.add_row(option, str(value), resolved.sources[name], f.metadata["help"])
+    for name, option, f in choosable(classes_of(shown), "pretrain"):
+        value = getattr(getattr(shown, name.partition(".")[0]), f.name)
+        table.add_row(option, str(value), shown.sources[name], f.metadata["help"])
     show(table)
 
 

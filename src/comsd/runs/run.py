@@ -18,8 +18,6 @@ import os
 import shutil
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -74,7 +72,7 @@ def already_exists(path: Path, wanted: dict[str, dict[str, Any]]) -> InputError:
 
 
 def take_lock(path: Path) -> IO[str]:
-    """One writer per directory; the lock goes with the file that is returned, or its process."""
+    """One writer per directory; the lock ends with the file that is returned, or its process."""
     file = (path / "lock").open("a+")
     for attempt in range(LOCK_ATTEMPTS):
         try:
@@ -116,7 +114,6 @@ class Run:
         self.metrics = Table(self.path / "metrics.csv")
         self.evaluations = Table(self.path / "evaluations.csv")
         self.used_step = 0  # of the checkpoint that was read last
-        self._lock: IO[str] | None = None
         self._policy: Policy | None = None
 
     @classmethod
@@ -245,7 +242,7 @@ class Run:
         """Let it train to another number of steps."""
         if steps < self.reached:
             raise InputError(f"steps is {steps}; run {self.path} is at {self.reached} already")
-        with self.locked():
+        with take_lock(self.path):
             if self.reached:  # what cannot go on would stay unfinished for good
                 state, _ = checkpoint.latest(self.path / "checkpoints")
                 self.metrics.check(state["run"]["metrics"])
@@ -268,22 +265,6 @@ class Run:
         except FileNotFoundError:
             pass
         return False
-
-    def lock(self) -> None:
-        self._lock = take_lock(self.path)
-
-    def unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        self.lock()
-        try:
-            yield
-        finally:
-            self.unlock()
 
     def save(self, trainer: Trainer, state: TrainingState) -> Path:
         branches = trainer.state_dict()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol
 
 from comsd.training.progress import Progress
@@ -34,16 +33,11 @@ class Logger:
             self.board = SummaryWriter(str(tensorboard), purge_step=start + 1)
 
     def __enter__(self) -> Logger:
-        self.progress.__enter__()
+        self.progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.progress.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
         if self.board is not None:
             self.board.close()
 

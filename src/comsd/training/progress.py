@@ -16,11 +16,11 @@ REFRESH = 0.2  # seconds between updates
 
 class Progress:
     def __init__(
-        self, total: int, start: int, shown: Mapping[str, str], report: Callable[[str], None]
+        self, total: int, first: int, shown: Mapping[str, str], report: Callable[[str], None]
     ) -> None:
-        """`shown`: the short names of the figures that deserve a place on the line."""
+        """first: the step it continues from; shown: the short names of the figures on the line."""
         self.shown = shown
-        self.total, self.start, self.step, self.report = total, start, start, report
+        self.total, self.first, self.step, self.report = total, first, first, report
         self.figures: dict[str, float] = {}
         self.began = self.last_line = time.monotonic()
         self.last_shown = 0.0
@@ -38,14 +38,13 @@ class Progress:
                 TextColumn("{task.fields[figures]}"),
                 console=Console(stderr=True),
             )
-            self.task = self.bar.add_task("", total=total, completed=start, speed="", figures="")
+            self.task = self.bar.add_task("", total=total, completed=first, speed="", figures="")
 
-    def __enter__(self) -> Progress:
+    def start(self) -> None:
         if self.bar:
             self.bar.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
         if self.bar:
             self.bar.stop()
 
@@ -58,7 +57,7 @@ class Progress:
         if now - self.last_shown < REFRESH and step < self.total:
             return
         self.last_shown = now
-        rate = (step - self.start) / max(now - self.began, 1e-9)
+        rate = (step - self.first) / max(now - self.began, 1e-9)
         speed = f"{rate:,.0f} steps/s"
         text = "  ".join(
             f"{short} {self.figures[name]:.2f}"

@@ -1,5 +1,0 @@
-"""`python -m comsd.cli` is `comsd`."""
-
-from comsd.cli import main
-
-main()
