@@ -20,9 +20,11 @@ import torch
 from comsd.cli import main
 from comsd.errors import InputError, Interrupted, RunError
 from comsd.registry import METHODS, TASKS
-from comsd.reproduce import EXHIBITS, Job, Plan, execute, exhibit, make_plan, write_report
 from comsd.reproduce.cost import job_seconds, product_rate, step_work
-from comsd.reproduce.exhibits import Arm
+from comsd.reproduce.executor import execute
+from comsd.reproduce.exhibits import EXHIBITS, Arm, exhibit
+from comsd.reproduce.page import write_report
+from comsd.reproduce.plan import Job, Plan, make_plan
 from comsd.reproduce.sections import paper_values
 from comsd.reproduce.statistics import interval, summarise
 from processes import call, command
@@ -31,7 +33,7 @@ from processes import call, command
 
 
 def test_seeds_give_mean_deviation_and_interval() -> None:
-    one, two, three = summarise([5]), summarise([1, 3]), summarise([1, 2, 6])
+    one, two, three = (summarise("row", "arm", x) for x in ([5], [1, 3], [1, 2, 6]))
     assert (one.n, one.mean, one.sd, one.low) == (1, 5, None, None)
     assert two.sd == pytest.approx(2**0.5)
     assert two.low is None  # two seeds make no interval
@@ -39,7 +41,10 @@ def test_seeds_give_mean_deviation_and_interval() -> None:
     assert three.sd == pytest.approx(7**0.5)
     # The 27 resamples of three: 1/27 > 2.5 % of them are all ones, as many all sixes.
     assert (three.low, three.high) == (1, 6)
-    assert str(two) == "2 ± 1.41 (n=2)"
+    assert (two.ours, two.paper) == ("2 ± 1.41 (n=2)", "")
+    assert three.ours == "3 ± 2.65 [1, 6] (n=3)"
+    assert summarise("row", "arm", [5], (2, 0)).paper == "paper 2 ± 0"
+    assert summarise("row", "arm", [5], (2, None)).paper == "paper 2"
 
 
 def test_an_interval_covers_the_mean_as_often_as_it_says() -> None:
@@ -168,17 +173,24 @@ def test_every_robot_has_its_own_cost() -> None:
     assert combined > 2 * seconds[1]  # 300,000 steps instead of 100,000
 
 
-def test_a_method_that_needs_values_is_counted_by_its_weights(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def needs_values(*_: object) -> None:
-        raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+def test_passes_beyond_one_per_row_are_counted() -> None:
+    """DADS predicts for 100 other skills per row; LSD and METRA embed both ends of a step."""
+    assert 4 * step_work("dads", "walker", "lite")[0] == pytest.approx(4.7e9, rel=0.15)
+    without = step_work(None, "walker_run", "lite")[0]
+    diayn, lsd, metra = (
+        step_work(name, "walker", "lite")[0] - without for name in ("diayn", "lsd", "metra")
+    )
+    assert lsd == metra == pytest.approx(2 * diayn, rel=0.3)
 
-    counted = step_work("diayn", "hopper", "smoke")[0]
+
+def test_a_method_that_fails_is_not_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RunError("no features")
+
     step_work.cache_clear()
-    monkeypatch.setattr(METHODS["diayn"], "embed", needs_values)
-    assert step_work("diayn", "hopper", "smoke")[0] == pytest.approx(counted, rel=0.1)
-    step_work.cache_clear()
+    monkeypatch.setattr(METHODS["diayn"], "embed", fail)
+    with pytest.raises(RunError, match="no features"):
+        step_work("diayn", "hopper", "smoke")
 
 
 def test_the_rate_of_products_leaves_the_threads_as_they_were() -> None:

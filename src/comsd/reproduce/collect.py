@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from comsd import checkpoint
 from comsd.errors import InputError, RunError
 from comsd.runs.run import Run
 
@@ -79,7 +78,3 @@ def requested_exhibits(root: Path) -> list[str]:
     """The exhibits that were reproduced in this directory; the report shows these."""
     file = root / "exhibits.json"
     return json.loads(file.read_text()) if file.exists() else []
-
-
-def record_exhibit(root: Path, name: str) -> None:
-    checkpoint.write_json(root / "exhibits.json", sorted({*requested_exhibits(root), name}))

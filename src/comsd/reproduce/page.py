@@ -20,7 +20,8 @@ from pathlib import Path
 from comsd import checkpoint
 from comsd.errors import InputError
 from comsd.reproduce.collect import FinishedRun, commit_of, find_runs, requested_exhibits
-from comsd.reproduce.sections import Section, make_sections, paper_values
+from comsd.reproduce.sections import Section, make_sections
+from comsd.reproduce.statistics import Cell
 
 PRESETS = ("paper", "lite", "smoke")
 DPI = 110
@@ -86,27 +87,23 @@ def overview(runs: list[FinishedRun], excluded: list[str]) -> str:
 
 def csv_table(section: Section) -> str:
     file = io.StringIO()
-    writer = csv.writer(file)
-    writer.writerow(["row", "arm", "n", "mean", "sd", "low", "high", "paper_mean", "paper_sd"])
-    for cell in section.cells:
-        o = cell.ours
-        numbers = [o.n, o.mean, o.sd, o.low, o.high, *(cell.paper or (None, None))]
-        writer.writerow([cell.row, cell.arm, *numbers])
+    csv.writer(file).writerows([Cell._fields, *section.cells])
     return file.getvalue()
 
 
-def wide_table(section: Section) -> tuple[list[str], dict[str, list[list[str]]]]:
-    """The arms, and by row the lines of text of each arm's cell."""
+def wide_table(section: Section) -> tuple[list[str], dict[str, list[tuple[str, str]]]]:
+    """The arms, and by row our numbers and the paper's for each arm."""
     arms = list(dict.fromkeys(c.arm for c in section.cells))
-    texts = {(c.row, c.arm): c.lines() for c in section.cells}
-    return arms, {c.row: [texts.get((c.row, arm), [""]) for arm in arms] for c in section.cells}
+    texts = {(c.row, c.arm): (c.ours, c.paper) for c in section.cells}
+    return arms, {c.row: [texts.get((c.row, arm), ("", "")) for arm in arms] for c in section.cells}
 
 
 def markdown_table(section: Section) -> str:
     arms, table = wide_table(section)
-    lines = [f"| | {' | '.join(arms)} |", "|---" * (len(arms) + 1) + "|"]
-    lines += [f"| {row} | {' | '.join(map('; '.join, cells))} |" for row, cells in table.items()]
-    return "\n".join(lines) + "\n"
+    lines = ["| | " + " | ".join(arms), "|---" * (len(arms) + 1)]
+    for row, cells in table.items():
+        lines.append(" | ".join([f"| {row}", *("; ".join(filter(None, cell)) for cell in cells)]))
+    return "".join(f"{line} |\n" for line in lines)
 
 
 def section_html(section: Section, png: bytes) -> str:
@@ -116,13 +113,10 @@ def section_html(section: Section, png: bytes) -> str:
     parts += [f"<th>{html.escape(arm)}" for arm in arms]
     for row, cells in table.items():
         parts.append(f"<tr><td>{html.escape(row)}")
-        for ours, *paper in cells:
-            parts.append(f"<td>{html.escape(ours)}<small>{html.escape(''.join(paper))}</small>")
-    source = paper_values("behaviour" if section.shown == "analyse" else section.exhibit.name)
-    notes = [STATISTICS, *section.notes]
-    if source["source"]:
-        notes.append(f"paper's numbers: {source['source']}")
-    parts.append(f"</table>\n<p>{html.escape('; '.join(notes))}.")
+        parts += [
+            f"<td>{html.escape(ours)}<small>{html.escape(paper)}</small>" for ours, paper in cells
+        ]
+    parts.append(f"</table>\n<p>{html.escape('; '.join([STATISTICS, *section.notes]))}.")
     data = base64.b64encode(png).decode()
     parts.append(f'<p><img alt="{title}" src="data:image/png;base64,{data}">')
     return "\n".join(parts)
