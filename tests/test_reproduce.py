@@ -22,7 +22,7 @@ from comsd.errors import InputError, Interrupted, RunError
 from comsd.registry import METHODS, TASKS
 from comsd.reproduce.cost import job_seconds, product_rate, step_work
 from comsd.reproduce.executor import execute
-from comsd.reproduce.exhibits import EXHIBITS, Arm, exhibit
+from comsd.reproduce.exhibits import EXHIBITS, Arm, find_exhibit
 from comsd.reproduce.page import write_report
 from comsd.reproduce.plan import Job, Plan, make_plan
 from comsd.reproduce.sections import paper_values
@@ -58,7 +58,7 @@ def test_an_interval_covers_the_mean_as_often_as_it_says() -> None:
 
 
 def test_the_grid_behind_table_one() -> None:
-    plan = make_plan(exhibit("finetuning"), "lite", seeds=2, domains=["walker"], methods=["cic"])
+    plan = make_plan("finetuning", "lite", seeds=2, domains=["walker"], methods=["cic"])
     places = [job.place for job in plan.jobs]
     assert len(places) == 2 * (1 + 4 + 4)
     assert places[0] == "pretrain/walker/cic-1"
@@ -67,14 +67,14 @@ def test_the_grid_behind_table_one() -> None:
     root = Path("runs")
     words = " ".join(tuned.command(root))
     assert words.startswith("finetune runs/pretrain/walker/cic-2 --task walker_run --seed 2")
-    whole = make_plan(exhibit("finetuning"), "paper", seeds=1)
-    arms = len(exhibit("finetuning").arms)
+    whole = make_plan("finetuning", "paper", seeds=1)
+    arms = len(EXHIBITS["finetuning"].arms)
     assert len(whole.jobs) == 4 * (arms + 4 * arms + 4)
 
 
 @pytest.mark.parametrize("name", EXHIBITS)
 def test_every_exhibit_has_a_plan_whose_needs_come_first(name: str) -> None:
-    plan = make_plan(exhibit(name), "smoke", seeds=1)
+    plan = make_plan(name, "smoke", seeds=1)
     planned: set[str] = set()
     for job in plan.jobs:
         assert job.needs is None or job.needs in planned
@@ -83,7 +83,7 @@ def test_every_exhibit_has_a_plan_whose_needs_come_first(name: str) -> None:
 
 
 def test_variants_are_told_apart() -> None:
-    plan = make_plan(exhibit("conflict"), "lite", seeds=1)
+    plan = make_plan("conflict", "lite", seeds=1)
     asked = {job.arm.name: job.command(Path("d")) for job in plan.jobs if job.stage == "pretrain"}
     assert asked["comsd-alpha-0.5-fixed"][-3:] == ["--method.alpha", "0.5", "--method.no-smw"]
     assert "--method.alpha" not in asked["comsd"]
@@ -320,7 +320,7 @@ class Script:
 def scripted(*needs: tuple[str, str | None]) -> Plan:
     arm = Arm("comsd", "comsd")
     jobs = [Scripted(place, "pretrain", "walker", arm, 1, "smoke", need) for place, need in needs]
-    return Plan(EXHIBITS["finetuning"], "smoke", tuple(jobs))
+    return Plan("finetuning", "smoke", tuple(jobs))
 
 
 def test_a_killed_worker_is_continued_and_finished_work_is_not_repeated(tmp_path: Path) -> None:
@@ -441,4 +441,4 @@ def test_the_published_tables_are_whole() -> None:
 
 def test_an_unknown_exhibit_is_an_input_error() -> None:
     with pytest.raises(InputError, match="allowed: finetuning"):
-        exhibit("figure")
+        find_exhibit("figure")

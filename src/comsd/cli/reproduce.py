@@ -10,7 +10,7 @@ from comsd.cli.console import new_table, say, show, show_help
 from comsd.errors import InputError
 from comsd.options import Option, parse, wants_help
 from comsd.reproduce.executor import LocalExecutor, execute
-from comsd.reproduce.exhibits import EXHIBITS, exhibit
+from comsd.reproduce.exhibits import EXHIBITS
 from comsd.reproduce.page import write_report
 from comsd.reproduce.plan import Plan, make_plan
 
@@ -36,7 +36,7 @@ def reproduce(argv: list[str]) -> None:
     if values["--jobs"] < 0:
         raise InputError(f"jobs is {values['--jobs']}; it must be at least 0")
     plan = make_plan(
-        exhibit(name),
+        name,
         values["--preset"],
         seeds=values["--seeds"],
         domains=values["--domains"] or (),
@@ -63,7 +63,7 @@ def show_plan(plan: Plan, root: Path, slots: int) -> None:
         table.add_row(*key, str(count), str(done[key]))
     show(table)
     hours = plan.seconds(root) / 3600
-    kind = f"{plan.exhibit.name} ({plan.exhibit.where}), preset {plan.preset}"
+    kind = f"{plan.exhibit} ({EXHIBITS[plan.exhibit].where}), preset {plan.preset}"
     left = [f"{h:.2g}" if h < 10 else f"{h:,.0f}" for h in (hours, hours / slots)]
     print(f"{kind}: {len(plan.jobs)} jobs in {root}; left: about {left[0]} core hours, ", end="")
     print(f"{left[1]} hours with {slots} processes (an estimate from counted work)", flush=True)

@@ -143,7 +143,7 @@ def execute(plan: Plan, root: Path, executor: Executor, report: Callable[[str], 
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InputError(f"another `comsd reproduce` works in {root}") from None
-        exhibits = sorted({*requested_exhibits(root), plan.exhibit.name})
+        exhibits = sorted({*requested_exhibits(root), plan.exhibit})
         checkpoint.write_json(root / "exhibits.json", exhibits)
         execution = Execution(plan, root, executor, report)
         try:

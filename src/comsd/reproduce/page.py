@@ -20,6 +20,7 @@ from pathlib import Path
 from comsd import checkpoint
 from comsd.errors import InputError
 from comsd.reproduce.collect import FinishedRun, commit_of, find_runs, requested_exhibits
+from comsd.reproduce.exhibits import EXHIBITS
 from comsd.reproduce.sections import Section, make_sections
 from comsd.reproduce.statistics import Cell
 
@@ -58,8 +59,8 @@ def write_report(directory: Path | str) -> Path:
         page.append(f"<h2>Preset {preset}</h2>")
         page.append(overview(runs, excluded))
         for section in make_sections(runs, requested_exhibits(directory / preset)):
-            suffix = "" if len(section.exhibit.shows) == 1 else f"-{section.shown}"
-            name = f"{preset}-{section.exhibit.name}{suffix}"
+            several = len(EXHIBITS[section.exhibit].shows) > 1
+            name = f"{preset}-{section.exhibit}" + (f"-{section.shown}" if several else "")
             png = io.BytesIO()
             section.figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
             checkpoint.write_file(folder / f"{name}.csv", csv_table(section).encode())
@@ -100,23 +101,23 @@ def wide_table(section: Section) -> tuple[list[str], dict[str, list[tuple[str, s
 
 def markdown_table(section: Section) -> str:
     arms, table = wide_table(section)
-    lines = ["| | " + " | ".join(arms), "|---" * (len(arms) + 1)]
+    lines = [f"| | {' | '.join(arms)} |", "|---" * (len(arms) + 1) + "|"]
     for row, cells in table.items():
-        lines.append(" | ".join([f"| {row}", *("; ".join(filter(None, cell)) for cell in cells)]))
-    return "".join(f"{line} |\n" for line in lines)
+        texts = ("; ".join(filter(None, cell)) for cell in cells)
+        lines.append(f"| {row} | {' | '.join(texts)} |")
+    return "\n".join(lines) + "\n"
 
 
 def section_html(section: Section, png: bytes) -> str:
     arms, table = wide_table(section)
-    title = html.escape(section.exhibit.title)
-    parts = [f"<h3>{title} ({section.exhibit.where})</h3><table><tr><th>"]
-    parts += [f"<th>{html.escape(arm)}" for arm in arms]
+    exhibit, escape = EXHIBITS[section.exhibit], html.escape
+    title = escape(exhibit.title)
+    parts = [f"<h3>{title} ({exhibit.where})</h3><table><tr><th>"]
+    parts += [f"<th>{escape(arm)}" for arm in arms]
     for row, cells in table.items():
-        parts.append(f"<tr><td>{html.escape(row)}")
-        parts += [
-            f"<td>{html.escape(ours)}<small>{html.escape(paper)}</small>" for ours, paper in cells
-        ]
-    parts.append(f"</table>\n<p>{html.escape('; '.join([STATISTICS, *section.notes]))}.")
+        parts.append(f"<tr><td>{escape(row)}")
+        parts += [f"<td>{escape(ours)}<small>{escape(paper)}</small>" for ours, paper in cells]
+    parts.append(f"</table>\n<p>{escape('; '.join([STATISTICS, *section.notes]))}.")
     data = base64.b64encode(png).decode()
     parts.append(f'<p><img alt="{title}" src="data:image/png;base64,{data}">')
     return "\n".join(parts)

@@ -12,7 +12,7 @@ from comsd.errors import InputError
 from comsd.registry import METHODS
 from comsd.reproduce.collect import read_analysis
 from comsd.reproduce.cost import job_seconds, product_rate
-from comsd.reproduce.exhibits import Arm, Exhibit
+from comsd.reproduce.exhibits import Arm, Exhibit, find_exhibit
 from comsd.runs.run import Run
 
 
@@ -67,7 +67,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    exhibit: Exhibit
+    exhibit: str
     preset: str
     jobs: tuple[Job, ...]  # in an order in which they can be done
 
@@ -78,7 +78,7 @@ class Plan:
 
 
 def make_plan(
-    exhibit: Exhibit,
+    name: str,
     preset: str,
     *,
     seeds: int,
@@ -86,14 +86,16 @@ def make_plan(
     methods: Sequence[str] = (),
     tasks: Sequence[str] = (),
 ) -> Plan:
+    """name: of the exhibit, of which only some domains, methods and tasks may be wanted."""
+    exhibit = find_exhibit(name)
     if seeds < 1:
         raise InputError(f"seeds is {seeds}; it must be at least 1")
     for domain in domains:
         choose("domains", domain, dict.fromkeys(exhibit.domains))
     domains, known = domains or exhibit.domains, {arm.name: arm for arm in exhibit.arms}
-    for name in methods:
-        choose("methods", name, {**known, **METHODS})
-    arms = [known.get(name) or Arm(name, name) for name in methods] or exhibit.arms
+    for method in methods:
+        choose("methods", method, {**known, **METHODS})
+    arms = [known.get(method) or Arm(method, method) for method in methods] or exhibit.arms
     all_tasks = [task for domain in domains for task in exhibit.tasks_of(domain)]
     for task in tasks:
         choose("tasks", task, dict.fromkeys(all_tasks))
@@ -101,7 +103,7 @@ def make_plan(
     for domain, seed in product(domains, range(1, seeds + 1)):
         chosen = [task for task in exhibit.tasks_of(domain) if task in tasks or not tasks]
         jobs |= {j.place: j for j in make_jobs(exhibit, preset, domain, arms, chosen, seed)}
-    return Plan(exhibit, preset, tuple(jobs.values()))
+    return Plan(name, preset, tuple(jobs.values()))
 
 
 def make_jobs(

@@ -46,7 +46,7 @@ METRICS: dict[Shown, dict[str, str]] = {  # metric -> name of its row
 class Section:
     """One exhibit at one preset."""
 
-    exhibit: Exhibit
+    exhibit: str
     shown: Shown
     cells: list[Cell]
     figure: Figure
@@ -76,9 +76,9 @@ def results(run: FinishedRun, shown: Shown) -> dict[str, Any]:
     return run.rows[-1] if run.rows else {}
 
 
-def make_section(exhibit: Exhibit, shown: Shown, runs: list[FinishedRun]) -> Section | None:
+def make_section(name: str, shown: Shown, runs: list[FinishedRun]) -> Section | None:
     """None if nothing is finished that counts for it."""
-    adapts = shown in ("finetune", "combine")
+    exhibit, adapts = EXHIBITS[name], shown in ("finetune", "combine")
     stages = (shown, "scratch") if exhibit.reference else (shown if adapts else "pretrain",)
     if adapts:
         tasks = [task for domain in exhibit.domains for task in exhibit.tasks_of(domain)]
@@ -90,13 +90,13 @@ def make_section(exhibit: Exhibit, shown: Shown, runs: list[FinishedRun]) -> Sec
     if not arms:
         return None
     found = [(r.env, r.arm, results(r, shown)) for r in runs]
-    paper = paper_values("behaviour" if shown == "analyse" else exhibit.name)
+    paper = paper_values("behaviour" if shown == "analyse" else name)
     cells: list[Cell] = []
-    for env, (metric, name), arm in product(envs, METRICS[shown].items(), arms):
+    for env, (metric, label), arm in product(envs, METRICS[shown].items(), arms):
         values = [float(x[metric]) for *of, x in found if of == [env, arm] and metric in x]
         if values:
             published = paper["values"].get(env if adapts else metric, {}).get(arm, (None, None))
-            row = name if shown == "analyse" else env + name
+            row = label if shown == "analyse" else env + label
             cells.append(summarise(row, arm, values, published))
     if adapts:
         figure, notes = learning_curves(envs, arms, runs), adaptation_notes(runs)
@@ -106,7 +106,7 @@ def make_section(exhibit: Exhibit, shown: Shown, runs: list[FinishedRun]) -> Sec
         figure, notes = bars(cells, arms), []
     if paper["source"]:
         notes.append(f"paper's numbers: {paper['source']}")
-    return Section(exhibit, shown, cells, figure, notes)
+    return Section(name, shown, cells, figure, notes)
 
 
 def adaptation_notes(runs: list[FinishedRun]) -> list[str]:
@@ -130,8 +130,8 @@ def adaptation_notes(runs: list[FinishedRun]) -> list[str]:
 
 def make_sections(runs: list[FinishedRun], requested: list[str]) -> list[Section]:
     """The exhibits that were requested; without a record, those that compare something."""
-    exhibits = [e for e in EXHIBITS.values() if not requested or e.name in requested]
-    sections = [make_section(e, shown, runs) for e in exhibits for shown in e.shows]
+    names = [name for name in EXHIBITS if not requested or name in requested]
+    sections = [make_section(name, s, runs) for name in names for s in EXHIBITS[name].shows]
     return [s for s in sections if s and (requested or len({c.arm for c in s.cells}) > 1)]
 
 
