@@ -32,7 +32,6 @@ EFFICIENCY = 0.8  # of the rate of matrix products
 GRADIENT_STEP = 1e-3  # seconds of a gradient step outside matrix products
 ACTING = 2e-4  # seconds to act and to store a step of all environments
 SIMULATION = {"maze": 1e-6, "walker": 9e-5, "quadruped": 1e-4, "hopper": 4e-5, "cheetah": 2e-5}
-OTHER_SIMULATION = 1e-4
 SWEPT = 21  # episodes of an evaluation of a robot's skills: a sweep of 11, 10 held out
 ROWS = 64  # of the batch on which the work of a method is counted
 
@@ -64,7 +63,7 @@ def step_work(method: str | None, env: str, preset: str) -> tuple[float, float, 
     spec, s, train = env_spec(env), config.run, config.train
     assert isinstance(train, TrainSettings)
     flops, gradient_steps = learning_work(config, spec.make(1, 0), train.envs)
-    simulation = SIMULATION.get(spec.families[-1], OTHER_SIMULATION)
+    simulation = SIMULATION.get(spec.families[-1], 1e-4)
     episodes = SWEPT if "robots" in spec.families else s.rollouts * max(1, s.skills)
     evaluation = spec.horizon * (ACTING + episodes * simulation) / s.evaluate_every
     acting = ACTING / train.envs + simulation
@@ -76,13 +75,13 @@ def learning_work(config: Config, env: Env, envs: int) -> tuple[float, float]:
     inputs, actions = env.obs_spec.dim + config.run.skills, env.action_dim
     method = method_flops(config, env)
     if isinstance(c := config.agent, PPOConfig):
-        weights = 2 * (inputs * c.hidden + c.hidden**2) + c.hidden * (2 * actions + 1)
+        weights = c.hidden * (2 * (inputs + c.hidden + actions) + 1)
         # An epoch: forward, backward (2). Before: old values; after: the reward's features.
         flops = 2 * weights * (3 * c.epochs + 1) + method * (c.epochs + 1 / 3)
         return flops, 2 * c.epochs * c.minibatches / (envs * env.horizon)
     hidden, train = agent_of(config).hidden, train_of(config)
-    actor = inputs * hidden + hidden**2 + hidden * actions
-    critic = (inputs + actions) * hidden + 2 * (hidden**2 + hidden)
+    actor = hidden * (inputs + hidden + actions)
+    critic = hidden * (inputs + actions + 2 * hidden + 2)
     # Actor: next action, loss, backward (2). Critic: target, loss, backward (2), loss of the
     # actor, backward to the action.
     flops = train.batch_size * (2 * (4 * actor + 6 * critic) + train.representation_steps * method)
@@ -91,7 +90,7 @@ def learning_work(config: Config, env: Env, envs: int) -> tuple[float, float]:
 
 def method_flops(config: Config, env: Env) -> float:
     """Of a method's loss per row, forward and backward: the products of its linear layers."""
-    config = config.derive("method.init", "uniform", "quick")
+    config = config.derive("method.init", "uniform", "quicker to draw than orthogonal weights")
     method = factory.make_method(config, env.obs_spec, torch.device("cpu"))
     if not any(p.requires_grad for p in method.parameters()):
         return 0
@@ -99,7 +98,7 @@ def method_flops(config: Config, env: Env) -> float:
 
     def count(layer: nn.Linear, inputs: tuple[Tensor], _: Tensor) -> None:
         nonlocal flops
-        passes = 3 if torch.is_grad_enabled() else 1  # backward: two
+        passes = 3 if torch.is_grad_enabled() else 1  # backward counts as two
         flops += 2 * passes * inputs[0].numel() * layer.out_features
 
     for layer in method.modules():
