@@ -30,9 +30,9 @@ def test_the_example_method_works(kind: str, monkeypatch: pytest.MonkeyPatch) ->
     optimizer = method.optimizer()
     first = method.loss(batch, method.embed(batch))[0].item()
     for _ in range(50):
-        optimizer.descend(method.loss(batch, method.embed(batch))[0])
+        method.representation_step(batch, optimizer)
     assert method.loss(batch, method.embed(batch))[0].item() < first
-    reward = method.lesson(batch).reward
+    reward = method.intrinsic_reward(batch).reward
     assert reward.shape == (64,)
     assert bool(torch.isfinite(reward).all())
 

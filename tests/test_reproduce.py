@@ -20,9 +20,11 @@ import torch
 from comsd.cli import main
 from comsd.errors import InputError, Interrupted, RunError
 from comsd.registry import METHODS, TASKS
-from comsd.reproduce import EXHIBITS, Job, Plan, execute, exhibit, make_plan, write_report
 from comsd.reproduce.cost import job_seconds, product_rate, step_work
-from comsd.reproduce.exhibits import Arm
+from comsd.reproduce.executor import execute
+from comsd.reproduce.exhibits import EXHIBITS, Arm, find_exhibit
+from comsd.reproduce.page import write_report
+from comsd.reproduce.plan import Job, Plan, make_plan
 from comsd.reproduce.sections import paper_values
 from comsd.reproduce.statistics import interval, summarise
 from processes import call, command
@@ -31,7 +33,7 @@ from processes import call, command
 
 
 def test_seeds_give_mean_deviation_and_interval() -> None:
-    one, two, three = summarise([5]), summarise([1, 3]), summarise([1, 2, 6])
+    one, two, three = (summarise("row", "arm", x) for x in ([5], [1, 3], [1, 2, 6]))
     assert (one.n, one.mean, one.sd, one.low) == (1, 5, None, None)
     assert two.sd == pytest.approx(2**0.5)
     assert two.low is None  # two seeds make no interval
@@ -39,7 +41,10 @@ def test_seeds_give_mean_deviation_and_interval() -> None:
     assert three.sd == pytest.approx(7**0.5)
     # The 27 resamples of three: 1/27 > 2.5 % of them are all ones, as many all sixes.
     assert (three.low, three.high) == (1, 6)
-    assert str(two) == "2 ± 1.41 (n=2)"
+    assert (two.ours, two.paper) == ("2 ± 1.41 (n=2)", "")
+    assert three.ours == "3 ± 2.65 [1, 6] (n=3)"
+    assert summarise("row", "arm", [5], (2, 0)).paper == "paper 2 ± 0"
+    assert summarise("row", "arm", [5], (2, None)).paper == "paper 2"
 
 
 def test_an_interval_covers_the_mean_as_often_as_it_says() -> None:
@@ -53,7 +58,7 @@ def test_an_interval_covers_the_mean_as_often_as_it_says() -> None:
 
 
 def test_the_grid_behind_table_one() -> None:
-    plan = make_plan(exhibit("finetuning"), "lite", seeds=2, domains=["walker"], methods=["cic"])
+    plan = make_plan("finetuning", "lite", seeds=2, domains=["walker"], methods=["cic"])
     places = [job.place for job in plan.jobs]
     assert len(places) == 2 * (1 + 4 + 4)
     assert places[0] == "pretrain/walker/cic-1"
@@ -62,14 +67,14 @@ def test_the_grid_behind_table_one() -> None:
     root = Path("runs")
     words = " ".join(tuned.command(root))
     assert words.startswith("finetune runs/pretrain/walker/cic-2 --task walker_run --seed 2")
-    whole = make_plan(exhibit("finetuning"), "paper", seeds=1)
-    arms = len(exhibit("finetuning").arms)
+    whole = make_plan("finetuning", "paper", seeds=1)
+    arms = len(EXHIBITS["finetuning"].arms)
     assert len(whole.jobs) == 4 * (arms + 4 * arms + 4)
 
 
 @pytest.mark.parametrize("name", EXHIBITS)
 def test_every_exhibit_has_a_plan_whose_needs_come_first(name: str) -> None:
-    plan = make_plan(exhibit(name), "smoke", seeds=1)
+    plan = make_plan(name, "smoke", seeds=1)
     planned: set[str] = set()
     for job in plan.jobs:
         assert job.needs is None or job.needs in planned
@@ -78,7 +83,7 @@ def test_every_exhibit_has_a_plan_whose_needs_come_first(name: str) -> None:
 
 
 def test_variants_are_told_apart() -> None:
-    plan = make_plan(exhibit("conflict"), "lite", seeds=1)
+    plan = make_plan("conflict", "lite", seeds=1)
     asked = {job.arm.name: job.command(Path("d")) for job in plan.jobs if job.stage == "pretrain"}
     assert asked["comsd-alpha-0.5-fixed"][-3:] == ["--method.alpha", "0.5", "--method.no-smw"]
     assert "--method.alpha" not in asked["comsd"]
@@ -168,17 +173,24 @@ def test_every_robot_has_its_own_cost() -> None:
     assert combined > 2 * seconds[1]  # 300,000 steps instead of 100,000
 
 
-def test_a_method_that_needs_values_is_counted_by_its_weights(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def needs_values(*_: object) -> None:
-        raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+def test_passes_beyond_one_per_row_are_counted() -> None:
+    """DADS predicts for 100 other skills per row; LSD and METRA embed both ends of a step."""
+    assert 4 * step_work("dads", "walker", "lite")[0] == pytest.approx(4.7e9, rel=0.15)
+    without = step_work(None, "walker_run", "lite")[0]
+    diayn, lsd, metra = (
+        step_work(name, "walker", "lite")[0] - without for name in ("diayn", "lsd", "metra")
+    )
+    assert lsd == metra == pytest.approx(2 * diayn, rel=0.3)
 
-    counted = step_work("diayn", "hopper", "smoke")[0]
+
+def test_a_method_that_fails_is_not_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RunError("no features")
+
     step_work.cache_clear()
-    monkeypatch.setattr(METHODS["diayn"], "embed", needs_values)
-    assert step_work("diayn", "hopper", "smoke")[0] == pytest.approx(counted, rel=0.1)
-    step_work.cache_clear()
+    monkeypatch.setattr(METHODS["diayn"], "embed", fail)
+    with pytest.raises(RunError, match="no features"):
+        step_work("diayn", "hopper", "smoke")
 
 
 def test_the_rate_of_products_leaves_the_threads_as_they_were() -> None:
@@ -308,7 +320,7 @@ class Script:
 def scripted(*needs: tuple[str, str | None]) -> Plan:
     arm = Arm("comsd", "comsd")
     jobs = [Scripted(place, "pretrain", "walker", arm, 1, "smoke", need) for place, need in needs]
-    return Plan(EXHIBITS["finetuning"], "smoke", tuple(jobs))
+    return Plan("finetuning", "smoke", tuple(jobs))
 
 
 def test_a_killed_worker_is_continued_and_finished_work_is_not_repeated(tmp_path: Path) -> None:
@@ -429,4 +441,4 @@ def test_the_published_tables_are_whole() -> None:
 
 def test_an_unknown_exhibit_is_an_input_error() -> None:
     with pytest.raises(InputError, match="allowed: finetuning"):
-        exhibit("figure")
+        find_exhibit("figure")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from functools import cache
 
 import numpy as np
 import torch
@@ -51,18 +50,15 @@ class SkillSpace(ABC):
         return None
 
     def unique(self, skill: Tensor) -> tuple[Tensor, Tensor | None]:
-        """(skills, assignment): finite spaces list each of their skills once, and `assignment`,
-        one-hot rows of shape (n, skills), says which is whose: skill = assignment @ skills.
-        Elsewhere every row is its own skill and there is no assignment.
+        """(skills, assignment) with skill = assignment @ skills: finite spaces list each of their
+        skills once; elsewhere every row is its own skill and there is no assignment.
         """
         return skill, None
 
     @abstractmethod
     def alternatives(self, skill: Tensor, n: int) -> Tensor:
-        """Alternatives to each row's skill, (L, B, dim): n draws z ~ p(z), shared by all rows.
-
-        Finite spaces list all other skills instead. Drawn from torch's generator, whose state is
-        saved with a run.
+        """Alternatives to each row's skill, (L, B, dim): all others in finite spaces, else n draws
+        z ~ p(z), shared by all rows, from torch's generator, whose state is saved with a run.
         """
 
     def direction(self, skill: Tensor) -> Tensor:
@@ -90,12 +86,7 @@ class OneHot(SkillSpace):
         return skill.argmax(-1)
 
     def unique(self, skill: Tensor) -> tuple[Tensor, Tensor]:
-        return self.every(skill.device), skill
-
-    @cache  # noqa: B019 (a run has one space and one device)
-    def every(self, device: torch.device) -> Tensor:
-        """All skills, (dim, dim)."""
-        return torch.eye(self.dim, device=device)
+        return torch.eye(self.dim, device=skill.device), skill
 
     def sample(self, n: int, rng: np.random.Generator) -> Tensor:
         return self.encode(torch.from_numpy(rng.integers(self.dim, size=n)))
@@ -172,19 +163,15 @@ class Sphere(SkillSpace):
     def grid(self, n: int) -> Tensor:
         """Evenly on the circle of the first two coordinates."""
         angle = torch.arange(n) * (2 * math.pi / n)
-        skill = torch.zeros(n, self.dim)
-        skill[:, 0], skill[:, 1] = angle.cos(), angle.sin()
-        return skill
+        return F.pad(torch.stack([angle.cos(), angle.sin()], -1), (0, self.dim - 2))
 
     def flag(self, skill: Tensor) -> Tensor:
         return (skill[..., 0] + 1) / 2
 
     def flags(self, n: int) -> Tensor:
         """Half way round the circle of the first two coordinates."""
-        skill = torch.zeros(n, self.dim)
-        skill[:, 0] = torch.linspace(-1, 1, n)
-        skill[:, 1] = (1 - skill[:, 0].square()).sqrt()
-        return skill
+        x = torch.linspace(-1, 1, n)
+        return F.pad(torch.stack([x, (1 - x.square()).sqrt()], -1), (0, self.dim - 2))
 
     def decode(self, u: Tensor) -> Tensor:
         return F.normalize(u, dim=-1)
@@ -194,30 +181,10 @@ class Sphere(SkillSpace):
         return self.decode(drawn).expand(n, *skill.shape)
 
 
-class NoSkill(SkillSpace):
-    """One nameless behaviour: the vector without coordinates. For agents with a task only."""
+class NoSkill(Box):
+    """One nameless behaviour: the cube of dimension 0. For agents with a task only."""
 
     kind = "none"
-    mean = 0.0
-    std = 1.0
-
-    def sample(self, n: int, rng: np.random.Generator) -> Tensor:
-        return torch.zeros(n, 0)
-
-    def centre(self) -> Tensor:
-        return torch.zeros(0)
-
-    def grid(self, n: int) -> Tensor:
-        return torch.zeros(1, 0)
-
-    def flag(self, skill: Tensor) -> Tensor:
-        return torch.zeros(skill.shape[:-1])
-
-    def decode(self, u: Tensor) -> Tensor:
-        return u
-
-    def alternatives(self, skill: Tensor, n: int) -> Tensor:
-        return torch.zeros(0, *skill.shape)
 
 
 SPACES: dict[str, type[SkillSpace]] = {s.kind: s for s in (OneHot, Box, Sphere, NoSkill)}

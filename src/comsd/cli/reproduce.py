@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Literal
 
 from comsd.cli.console import new_table, say, show, show_help
 from comsd.errors import InputError
 from comsd.options import Option, parse, wants_help
-from comsd.reproduce import EXHIBITS, LocalExecutor, Plan, execute, exhibit, make_plan, write_report
+from comsd.reproduce.executor import LocalExecutor, execute
+from comsd.reproduce.exhibits import EXHIBITS
+from comsd.reproduce.page import write_report
+from comsd.reproduce.plan import Plan, make_plan
 
+Preset = Literal["paper", "lite", "smoke"]
 OPTIONS = [
-    Option(
-        "--preset",
-        Literal["paper", "lite", "smoke"],
-        "scale of all runs; never mixed in a report",
-        "paper",
-    ),
+    Option("--preset", Preset, "scale of all runs; never mixed in a report", "paper"),
     Option("--domains", str, "robots [the exhibit's]", several=True),
     Option("--methods", str, "methods and variants [the exhibit's]", several=True),
     Option("--tasks", str, "tasks [the exhibit's]", several=True),
@@ -36,7 +36,7 @@ def reproduce(argv: list[str]) -> None:
     if values["--jobs"] < 0:
         raise InputError(f"jobs is {values['--jobs']}; it must be at least 0")
     plan = make_plan(
-        exhibit(name),
+        name,
         values["--preset"],
         seeds=values["--seeds"],
         domains=values["--domains"] or (),
@@ -57,11 +57,13 @@ def reproduce(argv: list[str]) -> None:
 
 def show_plan(plan: Plan, root: Path, slots: int) -> None:
     table = new_table("stage", "environment", "arm", "runs", "finished")
-    for (stage, env, arm), (jobs, done) in plan.counts(root).items():
-        table.add_row(stage, env, arm, str(jobs), str(done))
+    jobs = Counter((j.stage, j.env, j.arm.name) for j in plan.jobs)
+    done = Counter((j.stage, j.env, j.arm.name) for j in plan.jobs if j.finished(root))
+    for key, count in jobs.items():
+        table.add_row(*key, str(count), str(done[key]))
     show(table)
     hours = plan.seconds(root) / 3600
-    kind = f"{plan.exhibit.name} ({plan.exhibit.where}), preset {plan.preset}"
+    kind = f"{plan.exhibit} ({EXHIBITS[plan.exhibit].where}), preset {plan.preset}"
     left = [f"{h:.2g}" if h < 10 else f"{h:,.0f}" for h in (hours, hours / slots)]
     print(f"{kind}: {len(plan.jobs)} jobs in {root}; left: about {left[0]} core hours, ", end="")
     print(f"{left[1]} hours with {slots} processes (an estimate from counted work)", flush=True)

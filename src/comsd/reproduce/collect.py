@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from comsd import checkpoint
 from comsd.errors import InputError, RunError
 from comsd.runs.run import Run
 
@@ -45,19 +44,16 @@ def find_runs(root: Path) -> tuple[list[FinishedRun], list[str]]:
             arm, _, seed = path.name.rpartition("-")
             if not arm or not seed.isdigit():
                 continue
-            place = path.relative_to(root)
             try:
                 run = Run(path)
-            except (InputError, RunError) as error:
-                excluded.append(f"{place} ({error})")
-                continue
-            s = run.config.run
-            if (s.stage, s.seed, s.preset) != (stage, int(seed), root.name):
-                excluded.append(f"{place} (its config says otherwise)")
-            elif not run.finished:
-                excluded.append(f"{place} (unfinished)")
-            else:
+                s = run.config.run
+                if (s.stage, s.seed, s.preset) != (stage, int(seed), root.name):
+                    raise RunError("its config says otherwise")
+                if not run.finished:
+                    raise RunError("unfinished")
                 finished.append(FinishedRun(stage, path.parent.name, arm, int(seed), run))
+            except (InputError, RunError) as error:
+                excluded.append(f"{path.relative_to(root)} ({error})")
     return sorted(finished, key=lambda r: (r.stage, r.env, r.arm, r.seed)), excluded
 
 
@@ -79,7 +75,3 @@ def requested_exhibits(root: Path) -> list[str]:
     """The exhibits that were reproduced in this directory; the report shows these."""
     file = root / "exhibits.json"
     return json.loads(file.read_text()) if file.exists() else []
-
-
-def record_exhibit(root: Path, name: str) -> None:
-    checkpoint.write_json(root / "exhibits.json", sorted({*requested_exhibits(root), name}))

@@ -10,13 +10,15 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from comsd import checkpoint
 from comsd.errors import InputError, Interrupted, RunError
 from comsd.registry import LOADED
-from comsd.reproduce.collect import record_exhibit
+from comsd.reproduce.collect import requested_exhibits
 from comsd.reproduce.plan import Job, Plan
 from comsd.training.signals import graceful_stop
 
@@ -28,13 +30,9 @@ INPUT_ERROR = 2  # exit code of a command that would fail in the same way again
 class Process(Protocol):
     """A started command, such as a `subprocess.Popen`."""
 
-    def poll(self) -> int | None:
-        """Its exit code, once it has one."""
-        ...
+    def poll(self) -> int | None: ...
 
-    def terminate(self) -> None:
-        """Ask it to save and end."""
-        ...
+    def terminate(self) -> None: ...
 
 
 class Executor(Protocol):
@@ -76,30 +74,22 @@ class Execution:
         self, plan: Plan, root: Path, executor: Executor, report: Callable[[str], None]
     ) -> None:
         self.plan, self.root, self.executor, self.report = plan, root, executor, report
-        self.logs = root / "logs"
         self.finished = {job.place for job in plan.jobs if job.finished(root)}
         self.waiting = [job for job in plan.jobs if job.place not in self.finished]
         self.running: dict[str, tuple[Job, Process]] = {}
-        self.attempts: dict[str, int] = {}
+        self.tries = Counter[str]()  # since a job came further
         self.before: dict[str, int] = {}  # place -> step at which its last process started
         self.failed: dict[str, str] = {}  # place -> reason
 
-    def run(self) -> dict[str, str]:
-        """Run all jobs that can run; returns those that failed and why."""
-        self.logs.mkdir(parents=True, exist_ok=True)
-        with graceful_stop() as stop:
-            try:
-                while (self.waiting or self.running) and stop.signal is None:
-                    self.start_ready()
-                    self.poll()
-                    time.sleep(POLL_EVERY)
-            finally:  # also after an error such as a full disk
-                self.stop_all()
-            if stop.signal is not None:
-                done = f"{len(self.finished)} of {len(self.plan.jobs)} done"
-                saved = f"{done}, the rest is saved; the same command continues"
-                raise Interrupted(saved, stop.signal)
-        return self.failed
+    def step(self) -> bool:
+        """Start what can start and handle what has ended; is anything left?"""
+        self.start_ready()
+        for place, (job, process) in list(self.running.items()):
+            code = process.poll()
+            if code is not None:
+                del self.running[place]
+                self.handle_end(job, code)
+        return bool(self.waiting or self.running)
 
     def start_ready(self) -> None:
         """Start jobs whose needs are finished, as many as there are free slots."""
@@ -111,44 +101,32 @@ class Execution:
                 self.failed[job.place] = f"{job.needs} failed"
             elif (job.needs is None or job.needs in self.finished) and not job.in_use(self.root):
                 self.waiting.remove(job)
-                if job.finished(self.root):  # by another process
+                if job.finished(self.root):  # by our process or another one
                     self.finished.add(job.place)
+                    self.report(f"{len(self.finished)} of {len(self.plan.jobs)} done: {job.place}")
                     continue
                 self.before[job.place] = job.reached(self.root)
                 process = self.executor.start(job.command(self.root), self.log_of(job.place))
                 self.running[job.place] = job, process
 
-    def poll(self) -> None:
-        """Handle the processes that have ended."""
-        for place, (job, process) in list(self.running.items()):
-            code = process.poll()
-            if code is None:
-                continue
-            del self.running[place]
-            total = len(self.plan.jobs)
-            if code == 0 and job.finished(self.root):
-                self.finished.add(place)
-                self.report(f"{len(self.finished)} of {total} done: {place}")
-                continue
-            if job.in_use(self.root) or job.finished(self.root):  # by another process
-                self.waiting.append(job)
-                continue
-            if job.reached(self.root) > self.before.get(place, 0):
-                self.attempts[place] = 0  # count only attempts without progress
-            self.attempts[place] = self.attempts.get(place, 0) + 1
-            if code == INPUT_ERROR or self.attempts[place] >= ATTEMPTS:
-                self.failed[place] = self.last_line(place) or f"exit code {code}"
-                self.report(f"failed: {place}: {self.failed[place]}")
-            else:
-                self.report(f"{place} ended with exit code {code}; it is continued")
-                self.waiting.insert(0, job)
+    def handle_end(self, job: Job, code: int) -> None:
+        if job.finished(self.root) or job.in_use(self.root):  # in use by another process
+            self.waiting.insert(0, job)
+            return
+        place = job.place
+        if job.reached(self.root) > self.before[place]:
+            self.tries[place] = 0
+        self.tries[place] += 1
+        if code == INPUT_ERROR or self.tries[place] >= ATTEMPTS:
+            said = self.log_of(place).read_text().strip().splitlines()
+            self.failed[place] = said[-1] if said else f"exit code {code}"
+            self.report(f"failed: {place}: {self.failed[place]}")
+        else:
+            self.report(f"{place} ended with exit code {code}; it is continued")
+            self.waiting.insert(0, job)
 
     def log_of(self, place: str) -> Path:
-        return self.logs / (place.replace("/", "-") + ".log")
-
-    def last_line(self, place: str) -> str:
-        lines = self.log_of(place).read_text().strip().splitlines()
-        return lines[-1] if lines else ""
+        return self.root / "logs" / f"{place.replace('/', '-')}.log"
 
     def stop_all(self) -> None:
         for _, process in self.running.values():
@@ -159,14 +137,24 @@ class Execution:
 
 def execute(plan: Plan, root: Path, executor: Executor, report: Callable[[str], None]) -> None:
     """Carry out a plan; raises RunError at the end if a job failed."""
-    root.mkdir(parents=True, exist_ok=True)
-    with (root / "lock").open("a+") as lock:
+    (root / "logs").mkdir(parents=True, exist_ok=True)
+    with (root / "lock").open("a+") as lock, graceful_stop() as stop:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InputError(f"another `comsd reproduce` works in {root}") from None
-        record_exhibit(root, plan.exhibit.name)
-        failed = Execution(plan, root, executor, report).run()
+        exhibits = sorted({*requested_exhibits(root), plan.exhibit})
+        checkpoint.write_json(root / "exhibits.json", exhibits)
+        execution = Execution(plan, root, executor, report)
+        try:
+            while stop.signal is None and execution.step():
+                time.sleep(POLL_EVERY)
+        finally:  # also after an error such as a full disk
+            execution.stop_all()
+    done, failed = len(execution.finished), execution.failed
+    if stop.signal is not None:
+        saved = f"{done} of {len(plan.jobs)} done, the rest is saved; the same command continues"
+        raise Interrupted(saved, stop.signal)
     if failed:
         place, why = next(iter(failed.items()))
         raise RunError(f"{len(failed)} of {len(plan.jobs)} failed, the first {place}: {why}")

@@ -20,7 +20,9 @@ from pathlib import Path
 from comsd import checkpoint
 from comsd.errors import InputError
 from comsd.reproduce.collect import FinishedRun, commit_of, find_runs, requested_exhibits
-from comsd.reproduce.sections import Section, make_sections, paper_values
+from comsd.reproduce.exhibits import EXHIBITS
+from comsd.reproduce.sections import Section, make_sections
+from comsd.reproduce.statistics import Cell
 
 PRESETS = ("paper", "lite", "smoke")
 DPI = 110
@@ -57,8 +59,8 @@ def write_report(directory: Path | str) -> Path:
         page.append(f"<h2>Preset {preset}</h2>")
         page.append(overview(runs, excluded))
         for section in make_sections(runs, requested_exhibits(directory / preset)):
-            suffix = "" if len(section.exhibit.shows) == 1 else f"-{section.shown}"
-            name = f"{preset}-{section.exhibit.name}{suffix}"
+            several = len(EXHIBITS[section.exhibit].shows) > 1
+            name = f"{preset}-{section.exhibit}" + (f"-{section.shown}" if several else "")
             png = io.BytesIO()
             section.figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
             checkpoint.write_file(folder / f"{name}.csv", csv_table(section).encode())
@@ -86,43 +88,36 @@ def overview(runs: list[FinishedRun], excluded: list[str]) -> str:
 
 def csv_table(section: Section) -> str:
     file = io.StringIO()
-    writer = csv.writer(file)
-    writer.writerow(["row", "arm", "n", "mean", "sd", "low", "high", "paper_mean", "paper_sd"])
-    for cell in section.cells:
-        o = cell.ours
-        numbers = [o.n, o.mean, o.sd, o.low, o.high, *(cell.paper or (None, None))]
-        writer.writerow([cell.row, cell.arm, *numbers])
+    csv.writer(file).writerows([Cell._fields, *section.cells])
     return file.getvalue()
 
 
-def wide_table(section: Section) -> tuple[list[str], dict[str, list[list[str]]]]:
-    """The arms, and by row the lines of text of each arm's cell."""
+def wide_table(section: Section) -> tuple[list[str], dict[str, list[tuple[str, str]]]]:
+    """The arms, and by row our numbers and the paper's for each arm."""
     arms = list(dict.fromkeys(c.arm for c in section.cells))
-    texts = {(c.row, c.arm): c.lines() for c in section.cells}
-    return arms, {c.row: [texts.get((c.row, arm), [""]) for arm in arms] for c in section.cells}
+    texts = {(c.row, c.arm): (c.ours, c.paper) for c in section.cells}
+    return arms, {c.row: [texts.get((c.row, arm), ("", "")) for arm in arms] for c in section.cells}
 
 
 def markdown_table(section: Section) -> str:
     arms, table = wide_table(section)
     lines = [f"| | {' | '.join(arms)} |", "|---" * (len(arms) + 1) + "|"]
-    lines += [f"| {row} | {' | '.join(map('; '.join, cells))} |" for row, cells in table.items()]
+    for row, cells in table.items():
+        texts = ("; ".join(filter(None, cell)) for cell in cells)
+        lines.append(f"| {row} | {' | '.join(texts)} |")
     return "\n".join(lines) + "\n"
 
 
 def section_html(section: Section, png: bytes) -> str:
     arms, table = wide_table(section)
-    title = html.escape(section.exhibit.title)
-    parts = [f"<h3>{title} ({section.exhibit.where})</h3><table><tr><th>"]
-    parts += [f"<th>{html.escape(arm)}" for arm in arms]
+    exhibit, escape = EXHIBITS[section.exhibit], html.escape
+    title = escape(exhibit.title)
+    parts = [f"<h3>{title} ({exhibit.where})</h3><table><tr><th>"]
+    parts += [f"<th>{escape(arm)}" for arm in arms]
     for row, cells in table.items():
-        parts.append(f"<tr><td>{html.escape(row)}")
-        for ours, *paper in cells:
-            parts.append(f"<td>{html.escape(ours)}<small>{html.escape(''.join(paper))}</small>")
-    source = paper_values("behaviour" if section.shown == "analyse" else section.exhibit.name)
-    notes = [STATISTICS, *section.notes]
-    if source["source"]:
-        notes.append(f"paper's numbers: {source['source']}")
-    parts.append(f"</table>\n<p>{html.escape('; '.join(notes))}.")
+        parts.append(f"<tr><td>{escape(row)}")
+        parts += [f"<td>{escape(ours)}<small>{escape(paper)}</small>" for ours, paper in cells]
+    parts.append(f"</table>\n<p>{escape('; '.join([STATISTICS, *section.notes]))}.")
     data = base64.b64encode(png).decode()
     parts.append(f'<p><img alt="{title}" src="data:image/png;base64,{data}">')
     return "\n".join(parts)

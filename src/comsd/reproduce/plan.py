@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from comsd.config import choose
@@ -11,7 +12,7 @@ from comsd.errors import InputError
 from comsd.registry import METHODS
 from comsd.reproduce.collect import read_analysis
 from comsd.reproduce.cost import job_seconds, product_rate
-from comsd.reproduce.exhibits import Arm, Exhibit
+from comsd.reproduce.exhibits import Arm, Exhibit, find_exhibit
 from comsd.runs.run import Run
 
 
@@ -30,20 +31,18 @@ class Job:
 
     def command(self, root: Path) -> list[str]:
         """The arguments of `comsd` that start or continue it."""
-        path = str(root / self.place)
+        path, source = str(root / self.place), str(root / str(self.needs))
         if self.stage == "analyse":
-            return ["analyse", str(root / str(self.needs))]
+            return ["analyse", source]
         if self.run(root):
             return ["resume", path]
-        common = ["--seed", str(self.seed), "--run", path, *self.options]
         if self.stage == "pretrain":
             argv = ["pretrain", self.arm.method, "--env", self.env, "--preset", self.preset]
-            return [*argv, *common, *self.arm.options]
-        if self.stage == "scratch":
+        elif self.stage == "scratch":
             argv = ["finetune", "--scratch", "--task", self.env, "--preset", self.preset]
-            return [*argv, *common]
-        assert self.needs is not None
-        return [self.stage, str(root / self.needs), "--task", self.env, *common]
+        else:
+            argv = [self.stage, source, "--task", self.env]
+        return [*argv, "--seed", str(self.seed), "--run", path, *self.options]
 
     def run(self, root: Path) -> Run | None:
         """Its run, once it has one."""
@@ -68,18 +67,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    exhibit: Exhibit
+    exhibit: str
     preset: str
     jobs: tuple[Job, ...]  # in an order in which they can be done
-
-    def counts(self, root: Path) -> dict[tuple[str, str, str], tuple[int, int]]:
-        """(stage, environment, arm) -> jobs, of which finished."""
-        result: dict[tuple[str, str, str], tuple[int, int]] = {}
-        for job in self.jobs:
-            key = job.stage, job.env, job.arm.name
-            jobs, done = result.get(key, (0, 0))
-            result[key] = jobs + 1, done + job.finished(root)
-        return result
 
     def seconds(self, root: Path) -> float:
         """Estimated time on one core of the jobs that are left."""
@@ -88,7 +78,7 @@ class Plan:
 
 
 def make_plan(
-    exhibit: Exhibit,
+    name: str,
     preset: str,
     *,
     seeds: int,
@@ -96,46 +86,39 @@ def make_plan(
     methods: Sequence[str] = (),
     tasks: Sequence[str] = (),
 ) -> Plan:
+    """name: of the exhibit, of which only some domains, methods and tasks may be wanted."""
+    exhibit = find_exhibit(name)
     if seeds < 1:
         raise InputError(f"seeds is {seeds}; it must be at least 1")
     for domain in domains:
         choose("domains", domain, dict.fromkeys(exhibit.domains))
-    arms = {arm.name: arm for arm in exhibit.arms}
-    for name in methods:
-        choose("methods", name, {**arms, **METHODS})
-    wanted = [arms.get(name) or Arm(name, name) for name in methods] or list(arms.values())
-    known = [t for d in domains or exhibit.domains for t in exhibit.tasks_of(d)]
+    domains, known = domains or exhibit.domains, {arm.name: arm for arm in exhibit.arms}
+    for method in methods:
+        choose("methods", method, {**known, **METHODS})
+    arms = [known.get(method) or Arm(method, method) for method in methods] or exhibit.arms
+    all_tasks = [task for domain in domains for task in exhibit.tasks_of(domain)]
     for task in tasks:
-        choose("tasks", task, dict.fromkeys(known))
+        choose("tasks", task, dict.fromkeys(all_tasks))
     jobs: dict[str, Job] = {}
-    for domain in domains or exhibit.domains:
-        for seed in range(1, seeds + 1):
-            for job in jobs_of(exhibit, preset, domain, wanted, seed, tasks):
-                jobs.setdefault(job.place, job)
-    return Plan(exhibit, preset, tuple(jobs.values()))
+    for domain, seed in product(domains, range(1, seeds + 1)):
+        chosen = [task for task in exhibit.tasks_of(domain) if task in tasks or not tasks]
+        jobs |= {j.place: j for j in make_jobs(exhibit, preset, domain, arms, chosen, seed)}
+    return Plan(name, preset, tuple(jobs.values()))
 
 
-def jobs_of(
-    exhibit: Exhibit, preset: str, domain: str, arms: list[Arm], seed: int, tasks: Sequence[str]
-) -> list[Job]:
-    chosen = [t for t in exhibit.tasks_of(domain) if t in tasks or not tasks]
-    jobs: list[Job] = []
-    for count in exhibit.skills or (0,):
-        label = f"{domain}-{count}" if count else domain
-        options = ("--skills", str(count)) if count else ()
-        for arm in arms:
-            trained = f"pretrain/{label}/{arm.name}-{seed}"
-            jobs.append(Job(trained, "pretrain", domain, arm, seed, preset, options=options))
-            for stage in exhibit.shows:
-                if stage == "analyse":
-                    place = f"{trained}/analysis"
-                    jobs.append(Job(place, "analyse", domain, arm, seed, preset, trained))
-                elif stage != "maze":
-                    for task in chosen:
-                        place = f"{stage}/{task}/{arm.name}-{seed}"
-                        jobs.append(Job(place, stage, task, arm, seed, preset, trained))
-    if exhibit.reference:
-        ddpg = Arm("ddpg", "task")
-        places = ((task, f"scratch/{task}/ddpg-{seed}") for task in chosen)
-        jobs += [Job(place, "scratch", task, ddpg, seed, preset) for task, place in places]
-    return jobs
+def make_jobs(
+    exhibit: Exhibit, preset: str, domain: str, arms: Sequence[Arm], tasks: list[str], seed: int
+) -> Iterator[Job]:
+    stages = [stage for stage in exhibit.shows if stage in ("finetune", "combine")]
+    for count, arm in product(exhibit.skills or (0,), arms):
+        source = f"pretrain/{domain}-{count}" if count else f"pretrain/{domain}"
+        source += f"/{arm.name}-{seed}"
+        options = ("--skills", str(count), *arm.options) if count else arm.options
+        yield Job(source, "pretrain", domain, arm, seed, preset, options=options)
+        if "analyse" in exhibit.shows:
+            yield Job(f"{source}/analysis", "analyse", domain, arm, seed, preset, source)
+        for stage, task in product(stages, tasks):
+            yield Job(f"{stage}/{task}/{arm.name}-{seed}", stage, task, arm, seed, preset, source)
+    for task in tasks if exhibit.reference else ():
+        place = f"scratch/{task}/ddpg-{seed}"
+        yield Job(place, "scratch", task, Arm("ddpg", "task"), seed, preset)

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 RESAMPLES = 10_000
 ENOUGH = 3  # seeds for an interval
+Paper = tuple[float | None, float | None]  # mean and standard deviation
 
 
-@dataclass(frozen=True)
-class Summary:
+class Cell(NamedTuple):
+    """One arm in one row of a table, over its seeds, beside the paper's numbers."""
+
+    row: str
+    arm: str
     n: int
     mean: float
     sd: float | None  # of the sample, n - 1; None for one seed
     low: float | None  # 95 % bootstrap interval of the mean; None for fewer than three seeds
     high: float | None
+    paper_mean: float | None
+    paper_sd: float | None
 
-    def __str__(self) -> str:
+    @property
+    def ours(self) -> str:
         text = f"{self.mean:.4g}"
         if self.sd is not None:
             text += f" ± {self.sd:.3g}"
@@ -27,31 +34,17 @@ class Summary:
             text += f" [{self.low:.4g}, {self.high:.4g}]"
         return f"{text} (n={self.n})"
 
-
-@dataclass(frozen=True)
-class Cell:
-    """One arm in one row of a table, beside the paper's mean and standard deviation."""
-
-    row: str
-    arm: str
-    ours: Summary
-    paper: tuple[float, float | None] | None = None
-
-    def lines(self) -> list[str]:
-        if not self.paper:
-            return [str(self.ours)]
-        mean, sd = self.paper
-        return [str(self.ours), f"paper {mean:g}" + (f" ± {sd:g}" if sd is not None else "")]
+    @property
+    def paper(self) -> str:
+        text = "" if self.paper_mean is None else f"paper {self.paper_mean:g}"
+        return text if self.paper_sd is None else f"{text} ± {self.paper_sd:g}"
 
 
-def summarise(values: Sequence[float]) -> Summary:
+def summarise(row: str, arm: str, values: Sequence[float], paper: Paper = (None, None)) -> Cell:
     x = np.asarray(values, dtype=np.float64)
-    n, sd, low, high = len(x), None, None, None
-    if n > 1:
-        sd = float(x.std(ddof=1))
-    if n >= ENOUGH:
-        low, high = map(float, interval(x[:, None])[:, 0])
-    return Summary(n, float(x.mean()), sd, low, high)
+    sd = float(x.std(ddof=1)) if len(x) > 1 else None
+    low, high = map(float, interval(x[:, None])[:, 0]) if len(x) >= ENOUGH else (None, None)
+    return Cell(row, arm, len(x), float(x.mean()), sd, low, high, *paper)
 
 
 def interval(values: np.ndarray) -> np.ndarray:
