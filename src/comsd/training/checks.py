@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -65,8 +66,8 @@ def check_on_policy(config: Config, _: SkillSpace, env: Env) -> None:
 def check_compiler(device: str) -> None:
     """Say before a run what torch.compile would miss at the first update."""
     if device == "cpu":
-        names = [os.environ.get("CXX", ""), "g++", "clang++", "c++"]
-        found, needed = any(map(shutil.which, filter(None, names))), "a C++ compiler such as g++"
+        compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+        found, needed = shutil.which(compiler) is not None, "a C++ compiler such as g++"
     else:
         found, needed = find_spec("triton") is not None, "triton"
     if not found:
