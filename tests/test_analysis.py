@@ -37,9 +37,8 @@ from comsd.envs.robots import ROBOTS, load_robot
 from comsd.envs.specs import make_robot
 from comsd.errors import InputError, RunError
 from comsd.evaluation import robots as robot_evaluation
-from comsd.evaluation.metrics import akd, ms_coverage
+from comsd.evaluation.metrics import SWEEP_SIZE, akd, ms_coverage, skill_sweeps
 from comsd.evaluation.robots import IDENTIFIED, RobotEvaluator
-from comsd.evaluation.sweeps import SWEEP_SIZE, skill_sweeps
 from comsd.runs import Run
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.training.rollout import PolicyFn, rollout

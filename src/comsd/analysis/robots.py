@@ -19,8 +19,7 @@ from torch import Tensor
 from comsd import checkpoint
 from comsd.config import choose
 from comsd.errors import InputError
-from comsd.evaluation.metrics import MEAN_NEIGHBOURS, akd, sweep_metrics
-from comsd.evaluation.sweeps import SWEEPS, skill_sweeps
+from comsd.evaluation.metrics import MEAN_NEIGHBOURS, SWEEPS, akd, skill_sweeps, sweep_metrics
 from comsd.runs import Run
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 

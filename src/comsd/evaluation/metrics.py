@@ -1,4 +1,4 @@
-"""Metrics of a robot's skills, from the states of their roll-outs.
+"""The skills by which a robot's run is described, and metrics of the states of their roll-outs.
 
 AKD(skill)      mean distance of each state of a roll-out to its k nearest others: near 0 for a
                 robot that lies still, about 10 for one that moves all the time
@@ -11,12 +11,19 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from comsd.evaluation.sweeps import SWEEPS
 from comsd.methods.entropy import knn_distances
+from comsd.skills import Box, OneHot, SkillSpace
 
 States = NDArray[np.float32]  # (skills, time, O)
 
+SWEEP_SIZE = 11  # skills of each sweep, as in the paper, or all of a space with fewer
+SWEEPS = {
+    "constant": "box: c (1, ..., 1), c = 0 to 1, the paper's; sphere: a circle; one-hot: first 11",
+    "flag": "box: the first coordinate swept, the others 0.5",
+    "random": "random skills, the same for every run",
+}
 NEIGHBOURS = 16  # k of the AKD
 MEAN_NEIGHBOURS = (3, 1, 5, 10)  # k' of the MS-coverage; 3 is the one that is quoted
 
@@ -29,6 +36,15 @@ SWEEP_MEANINGS = {
     for name in SWEEPS
     for k in MEAN_NEIGHBOURS
 }
+
+
+def skill_sweeps(space: SkillSpace) -> dict[str, Tensor]:
+    """Skills (n, Z) by the name of their sweep."""
+    result = {"constant": space.grid(SWEEP_SIZE)}
+    if isinstance(space, Box):
+        result["flag"] = space.flags(SWEEP_SIZE)
+    n = min(SWEEP_SIZE, space.dim) if isinstance(space, OneHot) else SWEEP_SIZE
+    return result | {"random": space.sample_balanced(n, np.random.default_rng(0))}
 
 
 def akd(states: States, k: int = NEIGHBOURS) -> NDArray[np.float64]:
@@ -44,15 +60,13 @@ def ms_coverage(states: States, k: int = MEAN_NEIGHBOURS[0]) -> float:
 
 
 def sweep_metrics(name: str, states: States) -> dict[str, float]:
-    """The metrics of one sweep."""
-    activity, others = akd(states), len(states) - 1
+    activity = akd(states)
     return {
         f"akd_max_{name}": float(activity.max()),
         f"akd_range_{name}": float(np.ptp(activity)),
         f"akd_variance_{name}": float(activity.var()),
-        **{
-            f"ms_coverage{k}_{name}": ms_coverage(states, k) for k in MEAN_NEIGHBOURS if k <= others
-        },
+    } | {
+        f"ms_coverage{k}_{name}": ms_coverage(states, k) for k in MEAN_NEIGHBOURS if k < len(states)
     }
 
 

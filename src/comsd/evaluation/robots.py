@@ -5,20 +5,30 @@ One roll-out per skill with mean actions, all from the same initial state.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from comsd.agents.base import Policy, make_policy_fn
 from comsd.envs.specs import make_robot
 from comsd.errors import InputError
-from comsd.evaluation.base import EvaluatedRun, evaluation_seed
-from comsd.evaluation.held_out import HELD_OUT_MEANINGS, held_out_retrieval
-from comsd.evaluation.metrics import SWEEP_MEANINGS, States, akd, identification, sweep_metrics
-from comsd.evaluation.sweeps import skill_sweeps
+from comsd.evaluation.base import Evaluator, policy_fn_of
+from comsd.evaluation.metrics import (
+    SWEEP_MEANINGS,
+    States,
+    akd,
+    identification,
+    skill_sweeps,
+    sweep_metrics,
+)
 from comsd.methods.base import Method
-from comsd.training.rollout import StopFn, Stopped, never, random_policy_fn, rollout
+from comsd.methods.statistics import chance, retrieval
+from comsd.runs import Run
+from comsd.training.rollout import StopFn, Transition, never, rollout
+from comsd.training.trainer import Trainer
+from comsd.types import Batch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,21 +38,16 @@ IDENTIFIED_STEPS = 200  # of the roll-outs by which they are identified
 HELD_OUT_EPISODES = 10
 
 
-class RobotEvaluator:
-    meanings: ClassVar[dict[str, str]] = {
-        **SWEEP_MEANINGS,
+class RobotEvaluator(Evaluator):
+    meanings = SWEEP_MEANINGS | {
         "identification": f"accuracy of telling up to {IDENTIFIED} skills apart by their states",
-        **HELD_OUT_MEANINGS,
+        "held_out_retrieval": "share of skills the representation finds in fresh roll-outs",
+        "held_out_chance": "the same by guessing",
     }
-    at_start: ClassVar[bool] = False
 
-    def __init__(self, run: EvaluatedRun) -> None:
-        self.robot, self.space, self.make_env = run.spec.name, run.space, run.make_env
-        self.rollouts = max(2, run.config.run.rollouts)
-        train = run.config.train
-        # On-policy training has neither: one skill per episode, transitions of one step.
-        self.hold: int | None = getattr(train, "hold", None)
-        self.n_step: int = getattr(train, "n_step", 1)
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self.rollouts = max(2, self.rollouts)
         self.sweeps = skill_sweeps(self.space)
         self.training_sweep = "flag" if "flag" in self.sweeps else "constant"
         self.progress_metrics = {
@@ -51,11 +56,7 @@ class RobotEvaluator:
             f"akd_range_{self.training_sweep}": "AKD range",
             f"akd_max_{self.training_sweep}": "max",
         }
-        self.seed = evaluation_seed(run)
-        self.bounds: dict[str, float] = {}
         self.swept: dict[Policy, dict[str, States]] = {}
-
-    # --- roll-outs ----------------------------------------------------------------------------
 
     def states(
         self,
@@ -71,12 +72,8 @@ class RobotEvaluator:
 
         Without a policy, actions are sampled from `rng`.
         """
-        env = make_robot(self.robot, [seed] * len(skills))
-        if policy is not None:
-            policy_fn = make_policy_fn(policy, skills, None)
-        else:
-            assert rng is not None
-            policy_fn = random_policy_fn(env.action_dim, env.num_envs, rng)
+        env = make_robot(self.run.spec.name, [seed] * len(skills))
+        policy_fn = policy_fn_of(env, policy, skills, rng or np.random.default_rng(seed))
         steps = rollout(env, policy_fn, length, stopped=stopped)
         return np.stack([step.next_obs for step in steps], 1)
 
@@ -91,30 +88,50 @@ class RobotEvaluator:
             self.swept[policy] = states
         return states
 
-    # --- evaluation ---------------------------------------------------------------------------
-
-    def evaluate_during_training(
-        self, policy: Policy, method: Method, selected_skill: Tensor | None, stopped: StopFn
-    ) -> dict[str, float] | None:
-        name = self.training_sweep
-        try:
-            states = self.states(policy, self.sweeps[name], seed=0, stopped=stopped)
-            return sweep_metrics(name, states) | self.held_out(policy, method, stopped)
-        except Stopped:
-            return None
+    def training_metrics(self, trainer: Trainer, stopped: StopFn) -> dict[str, float]:
+        name, policy = self.training_sweep, trainer.policy
+        states = self.states(policy, self.sweeps[name], seed=0, stopped=stopped)
+        return sweep_metrics(name, states) | self.held_out(policy, trainer.method, stopped)
 
     def held_out(self, policy: Policy, method: Method, stopped: StopFn = never) -> dict[str, float]:
-        env = self.make_env(HELD_OUT_EPISODES, self.seed)
-        return held_out_retrieval(
-            env,
-            policy,
-            method,
-            self.space,
-            hold=min(self.hold or env.horizon, env.horizon),
-            n_step=self.n_step,
-            seed=self.seed,
-            stopped=stopped,
-        )
+        """Does the representation generalise to skills and transitions it was not trained on?
+
+        One fresh episode per environment, with new skills and the exploration noise of training. Of
+        the time that a skill is held, one n-step transition is scored. Empty for methods without
+        skill scores.
+        """
+        env, train = self.run.make_env(HELD_OUT_EPISODES, self.seed), self.run.config.train
+        # On-policy training has neither: one skill per episode, transitions of one step.
+        hold = min(getattr(train, "hold", env.horizon), env.horizon)
+        n_step: int = getattr(train, "n_step", 1)
+        rng = np.random.default_rng(self.seed)
+        skill = self.space.sample(env.num_envs, rng)
+        obs, reward = torch.zeros(env.num_envs, *env.obs_spec.shape), torch.zeros(env.num_envs)
+        action = torch.zeros(env.num_envs, env.action_dim)
+        blank = Batch(obs, action, obs, obs, skill, reward, reward)
+        if skill_scores(method, blank, policy.device) is None:  # known without the roll-outs
+            return {}
+        policy_fn = make_policy_fn(policy, skill, rng)
+        segment: list[Transition] = []
+        batches: list[Batch] = []
+        length = env.horizon // hold * hold
+        steps = rollout(env, lambda obs: policy_fn(obs), length, stopped=stopped)
+        for step in steps:
+            segment.append(step)
+            if len(segment) == hold:
+                batches.append(sample_transition(segment, skill, n_step, rng))
+                segment.clear()
+                skill = self.space.sample(env.num_envs, rng)
+                policy_fn = make_policy_fn(policy, skill, rng)
+        if not batches:  # all episodes terminated early
+            return {}
+        batch = Batch(*(torch.cat(column) for column in zip(*batches, strict=True)))
+        scores = skill_scores(method, batch, policy.device)
+        assert scores is not None
+        return {
+            "held_out_retrieval": retrieval(scores.cpu(), batch.skill).item(),
+            "held_out_chance": chance(batch.skill).item(),
+        }
 
     def evaluate(self, policy: Policy | None, **options: bool) -> dict[str, float]:
         if options.get("random_start"):
@@ -151,3 +168,24 @@ class RobotEvaluator:
         axes.set_ylabel("AKD: how active the skill is")
         axes.set_ylim(bottom=0)
         axes.legend(frameon=False)
+
+
+def sample_transition(
+    segment: list[Transition], skill: Tensor, n_step: int, rng: np.random.Generator
+) -> Batch:
+    """An n-step transition from a random time, of the environments in their first episode."""
+    start = int(rng.integers(max(1, len(segment) - n_step + 1)))
+    first, last = segment[start], segment[min(start + n_step, len(segment)) - 1]
+    arrays = first.obs, first.action, last.next_obs, first.next_obs
+    zeros, rows = torch.zeros(len(skill)), torch.from_numpy(last.alive)
+    columns = *map(torch.from_numpy, arrays), skill, zeros, zeros
+    return Batch(*(column[rows] for column in columns))
+
+
+@torch.no_grad()
+def skill_scores(method: Method, batch: Batch, device: torch.device) -> Tensor | None:
+    training = method.training
+    method.eval()
+    scores = method.skill_scores(Batch(*(column.to(device) for column in batch)))
+    method.train(training)
+    return scores
