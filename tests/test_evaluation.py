@@ -22,6 +22,7 @@ from comsd.evaluation.maze import (
 )
 from comsd.skills import OneHot
 from comsd.training.rollout import Stopped
+from mazes import cell_index
 
 TREE = MAZES["tree"]
 Paths = NDArray[np.float32]
@@ -36,7 +37,7 @@ def staying(cells: list[tuple[int, int]], per_skill: int = 100) -> Paths:
 
 
 def metrics_of(paths: Paths) -> dict[str, float]:
-    return maze_metrics(TREE, paths, TREE.cell_index(paths))
+    return maze_metrics(TREE, paths, cell_index(TREE, paths))
 
 
 def test_distinct_places_are_fully_informative() -> None:
@@ -149,7 +150,7 @@ def test_starts_and_actions_are_independent() -> None:
 def test_rollouts_are_seeded_and_start_where_asked() -> None:
     (one, cells), (two, _) = (maze_rollouts(TREE, None, OneHot(3), 4, seed=9) for _ in range(2))
     assert np.array_equal(one, two)
-    assert np.array_equal(cells, TREE.cell_index(one))
+    assert np.array_equal(cells, cell_index(TREE, one))
     assert one.shape == (3, 4, 51, 2)
     assert bool((one[:, :, 0] == [0, -0.5]).all())
     spread, _ = maze_rollouts(TREE, None, OneHot(3), 4, seed=9, random_start=True)
@@ -173,7 +174,7 @@ def test_a_point_that_rounds_onto_a_wall_stays_in_its_cell() -> None:
     delta = np.array([[(5.5 - 1e-9 - 5.4) / REACH, 0.0]])
     obs = env.step(delta).obs
     assert obs[0, 0] == 5.5
-    assert maze.cell_index(obs)[0] == -1
+    assert cell_index(maze, obs)[0] == -1
     assert env.cell[0] == maze.number[5, 0]
     paths = np.broadcast_to(obs, (2, 3, 4, 2)).copy()
     metrics = maze_metrics(maze, paths, np.full((2, 3, 4), env.cell[0]))

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from comsd.envs.base import Array, Mask, Step
+from comsd.envs.base import Step
 from comsd.envs.simulation import (
     WARNINGS,
     BatchedSimulation,
@@ -32,7 +32,7 @@ from comsd.envs.simulation import (
     disable_timer,
 )
 from comsd.errors import RunError
-from comsd.types import ObsSpec
+from comsd.types import Array, Mask, ObsSpec
 
 RewardFn = Callable[[Readings], float]  # of one simulation: for so few numbers arrays are slow
 
