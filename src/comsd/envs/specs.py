@@ -32,10 +32,6 @@ class EnvSpec:
     agents: dict[str, dict[str, Values]]  # the default first; agent -> preset -> agent.*, train.*
     tasks: tuple[str, ...] = ()  # environments with the same body and a reward
 
-    @property
-    def default_agent(self) -> str:
-        return next(iter(self.agents))
-
 
 OURS = "ours"
 TESTS = "a few seconds, for tests"
@@ -199,14 +195,8 @@ def task_spec(domain: str, task: str) -> EnvSpec:
     )
 
 
-ENVS: dict[str, EnvSpec] = {
-    spec.name: spec for spec in (*map(maze_spec, maze.MAZES), *map(robot_spec, ROBOT_TASKS))
-}
-TASKS: dict[str, EnvSpec] = {
-    spec.name: spec
-    for domain, tasks in ROBOT_TASKS.items()
-    for spec in (task_spec(domain, task) for task in tasks)
-}
+ENVS = {spec.name: spec for spec in (*map(maze_spec, maze.MAZES), *map(robot_spec, ROBOT_TASKS))}
+TASKS = {f"{robot}_{t}": task_spec(robot, t) for robot, tasks in ROBOT_TASKS.items() for t in tasks}
 
 
 def env_spec(name: str, kind: str = "env") -> EnvSpec:
