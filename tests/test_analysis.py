@@ -17,19 +17,20 @@ from PIL import Image
 import comsd
 from comsd import doctor, gl
 from comsd.analysis import render, video
-from comsd.analysis.motion import Motion, record_motion, skill_motion
 from comsd.analysis.poses import (
     OBLIQUE,
+    POSES,
     SIDE,
     PoseModel,
     colours,
+    control_step,
+    draw_strips,
     ellipse,
     extent,
+    moments,
     stadium,
-    view_of,
 )
-from comsd.analysis.robots import describe, labels
-from comsd.analysis.strips import POSES, control_step, draw_strips, moments
+from comsd.analysis.robots import Motion, describe, labels, record_motion, skill_motion
 from comsd.cli import main
 from comsd.doctor import Finding
 from comsd.envs.mujoco import HORIZON, RobotEnv
@@ -241,16 +242,17 @@ def test_a_stadium_is_round_at_both_ends() -> None:
 
 
 def test_an_ellipsoid_seen_from_the_side_is_its_own_ellipse() -> None:
-    points = ellipse(SIDE.axes[:2] * [0.3, 0.27, 0.2])
+    points = ellipse(SIDE[:2] * [0.3, 0.27, 0.2])
     assert np.abs(points).max(0) == pytest.approx([0.3, 0.2])
-    ball = ellipse(OBLIQUE.axes[:2] * 0.4)
+    ball = ellipse(OBLIQUE[:2] * 0.4)
     assert np.linalg.norm(ball, axis=1) == pytest.approx(np.full(len(ball), 0.4))
 
 
 def test_views() -> None:
-    assert pytest.approx(np.array([[1, 0, 0], [0, 0, 1], [0, 1, 0]])) == SIDE.axes
-    assert OBLIQUE.axes @ OBLIQUE.axes.T == pytest.approx(np.eye(3))
-    assert [view_of(load_robot(name)) for name in ("walker", "quadruped")] == [SIDE, OBLIQUE]
+    assert pytest.approx(np.array([[1, 0, 0], [0, 0, 1], [0, 1, 0]])) == SIDE
+    assert pytest.approx(np.eye(3)) == OBLIQUE @ OBLIQUE.T
+    assert PoseModel(load_robot("walker")).view is SIDE
+    assert PoseModel(load_robot("quadruped")).view is OBLIQUE
 
 
 @pytest.mark.parametrize("name", ROBOTS)

@@ -57,16 +57,12 @@ def draw_activity(axes: Axes, name: str, sweep: SweepFigures) -> None:
     order = np.argsort(-sweep.akd) if name == "random" else np.arange(len(sweep.akd))
     at = np.arange(len(order))
     axes.bar(at, sweep.akd[order], color=COLOURS[name], width=0.75)
-    shared = common_start(sweep.labels)
+    # The common start of all labels up to their last space: `c = ` of `c = 0.1`, `c = 0.2`.
+    starts = {label[: label.rfind(" ") + 1] for label in sweep.labels}
+    shared = starts.pop() if len(starts) == 1 else ""
     axes.set_xticks(at, [sweep.labels[i].removeprefix(shared) for i in order])
     axes.set_xlabel(AXIS.get(shared.strip(), "skill"), fontsize=9)
     axes.set_title(f"{name} sweep", fontsize=10)
-
-
-def common_start(labels: list[str]) -> str:
-    """The common prefix of all labels up to their last space: `c = ` of `c = 0.1`, `c = 0.2`."""
-    starts = {label[: label.rfind(" ") + 1] for label in labels}
-    return starts.pop() if len(starts) == 1 else ""
 
 
 def draw_summary(axes: Axes, title: str, values: dict[str, float]) -> None:
@@ -81,23 +77,15 @@ def draw_summary(axes: Axes, title: str, values: dict[str, float]) -> None:
 def draw_means(axes: Axes, sweeps: dict[str, SweepFigures]) -> None:
     """The mean states in the plane in which they differ most; larger means more active."""
     means = np.concatenate([sweep.means for sweep in sweeps.values()])
-    centred = means - means.mean(0)
-    _, strength, directions = np.linalg.svd(centred, full_matrices=False)
+    centre = means.mean(0)
+    _, strength, directions = np.linalg.svd(means - centre, full_matrices=False)
     share = strength**2 / max((strength**2).sum(), 1e-12)
     most = max(sweep.akd.max() for sweep in sweeps.values()) + 1e-12
     for name, sweep in sweeps.items():
-        x, y = ((sweep.means - means.mean(0)) @ directions[:2].T).T
-        axes.scatter(
-            x,
-            y,
-            s=18 + 110 * sweep.akd / most,
-            marker=MARKERS[name],
-            color=COLOURS[name],
-            edgecolors="white",
-            linewidths=0.7,
-            alpha=0.85,
-            label=name,
-        )
+        x, y = directions[:2] @ (sweep.means - centre).T
+        size = 18 + 110 * sweep.akd / most
+        style = {"color": COLOURS[name], "edgecolors": "white", "linewidths": 0.7, "alpha": 0.85}
+        axes.scatter(x, y, size, marker=MARKERS[name], label=name, **style)
     axes.set_title("mean states, larger = more active", fontsize=10)
     axes.set_xlabel(f"first component ({share[0]:.0%} of variance)", fontsize=9)
     axes.set_ylabel(f"second ({share[1]:.0%})", fontsize=9)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -45,10 +44,9 @@ def write_video(
     report(f"rendering {frames.shape[0]} x {frames.shape[1]} pictures by {backend}")
     with tempfile.TemporaryDirectory(dir=folder, prefix=".tmp-") as temporary:
         place = Path(temporary)
-        np.save(place / "qpos.npy", frames)
-        (place / "labels.json").write_text(json.dumps(list(labels)))
+        np.savez(place / "poses.npz", qpos=frames, labels=labels)
         film = place / f"skills.{kind}"
-        argv = [robot, str(place / "qpos.npy"), str(place / "labels.json"), str(FPS), str(film)]
+        argv = [robot, str(place / "poses.npz"), str(FPS), str(film)]
         done = subprocess.run(
             [sys.executable, "-m", "comsd.analysis.render", *argv],
             env=gl.environment(backend),
