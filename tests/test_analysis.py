@@ -38,8 +38,14 @@ from comsd.envs.robots import ROBOTS, load_robot
 from comsd.envs.specs import make_robot
 from comsd.errors import InputError, RunError
 from comsd.evaluation import robots as robot_evaluation
-from comsd.evaluation.metrics import SWEEP_SIZE, akd, ms_coverage, skill_sweeps
-from comsd.evaluation.robots import IDENTIFIED, RobotEvaluator
+from comsd.evaluation.robots import (
+    IDENTIFIED,
+    SWEEP_SIZE,
+    RobotEvaluator,
+    akd,
+    ms_coverage,
+    skill_sweeps,
+)
 from comsd.runs import Run
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.training.rollout import PolicyFn, rollout
@@ -176,7 +182,7 @@ def test_random_actions_are_drawn_anew_for_every_roll_out(
 
     monkeypatch.setattr(robot_evaluation, "rollout", recorded)
     evaluator = RobotEvaluator(run)
-    evaluator.identify(None, np.random.default_rng(0))
+    evaluator.identify(None)
     assert len(taken) == 5 * evaluator.rollouts
     assert taken[0].shape == (IDENTIFIED, 4)
     assert len(np.unique(np.concatenate(taken), axis=0)) == len(taken) * IDENTIFIED

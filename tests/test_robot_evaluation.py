@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from comsd.evaluation.metrics import (
+from comsd.evaluation.robots import (
     akd,
     identification,
     ms_coverage,

@@ -21,7 +21,7 @@ from comsd.agents.base import Policy, make_policy_fn
 from comsd.config import choose
 from comsd.envs.specs import make_robot
 from comsd.errors import InputError
-from comsd.evaluation.metrics import (
+from comsd.evaluation.robots import (
     MEAN_NEIGHBOURS,
     SWEEPS,
     States,

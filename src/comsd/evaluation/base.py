@@ -12,12 +12,14 @@ from torch import Tensor
 from comsd.agents.base import Policy, make_policy_fn
 from comsd.envs.base import Env
 from comsd.runs import Run
-from comsd.training.rollout import StopFn, Stopped, random_policy_fn
+from comsd.training.rollout import StopFn, Stopped, never, random_policy_fn
 from comsd.training.trainer import Trainer
 from comsd.types import PolicyFn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+Values = dict[str, float]  # by the name of the metric
 
 
 class Evaluator(ABC):
@@ -31,22 +33,22 @@ class Evaluator(ABC):
         self.run, self.space, self.rollouts = run, run.space, run.config.run.rollouts
         self.seed = int(run.seeds()[3].generate_state(1)[0])  # independent of all of training
         self.bounds: dict[str, float] = {}  # of metrics, that stand for a claim of the paper
+        self.stopped: StopFn = never  # asked in every roll-out
 
-    def evaluate_during_training(
-        self, trainer: Trainer, stopped: StopFn
-    ) -> dict[str, float] | None:
+    def evaluate_during_training(self, trainer: Trainer, stopped: StopFn) -> Values | None:
         """Metrics cheap enough to compute often; None if `stopped()` before they are complete."""
+        self.stopped = stopped
         try:
-            return self.training_metrics(trainer, stopped)
+            return self.training_metrics(trainer)
         except Stopped:
             return None
 
     @abstractmethod
-    def training_metrics(self, trainer: Trainer, stopped: StopFn) -> dict[str, float]:
+    def training_metrics(self, trainer: Trainer) -> Values:
         """May raise `Stopped`."""
 
     @abstractmethod
-    def evaluate(self, policy: Policy | None, /, **options: bool) -> dict[str, float]:
+    def evaluate(self, policy: Policy | None, **options: bool) -> Values:
         """All metrics of a policy, or of random actions if it is None."""
 
     @abstractmethod

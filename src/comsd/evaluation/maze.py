@@ -16,7 +16,7 @@ from scipy.special import entr
 
 from comsd.agents.base import Policy
 from comsd.envs.maze import MAZES, Maze, MazeEnv
-from comsd.evaluation.base import Evaluator, policy_fn_of
+from comsd.evaluation.base import Evaluator, Values, policy_fn_of
 from comsd.runs import Run
 from comsd.skills import SkillSpace
 from comsd.training.rollout import StopFn, never, rollout
@@ -25,6 +25,7 @@ from comsd.training.trainer import Trainer
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Paths = NDArray[np.float32]  # (skills, rollouts, time, 2)
 Cells = NDArray[np.int64]
 
 OWNED = 0.5  # a skill owns a place when at least this share of its rollouts ends there
@@ -76,8 +77,8 @@ def maze_rollouts(
     greedy: bool = False,
     random_start: bool = False,
     stopped: StopFn = never,
-) -> tuple[NDArray[np.float32], Cells]:
-    """Positions (skills, rollouts, time, 2) and the cells they are in, (skills, rollouts, time).
+) -> tuple[Paths, Cells]:
+    """Positions and the cells they are in, (skills, rollouts, time).
 
     Without a policy, actions are uniformly random. Cells are the environment's: a position rounded
     to float32 may lie on a wall.
@@ -134,9 +135,7 @@ def owners(ends: Cells, places: list[set[int]]) -> list[int | None]:
     return [int(share.argmax()) if share.max() >= OWNED else None for share in shares]
 
 
-def maze_metrics(
-    maze: Maze, paths: NDArray[np.float32], cells: Cells, seed: int = 0
-) -> dict[str, float]:
+def maze_metrics(maze: Maze, paths: Paths, cells: Cells, seed: int = 0) -> Values:
     """All metrics of the result of `maze_rollouts`."""
     num_skills, per_skill, length = cells.shape
     num_cells, log_skills = len(maze.cells), math.log(num_skills)
@@ -186,15 +185,12 @@ class MazeEvaluator(Evaluator):
         if run.spec.name == "maze-tree" and self.space.kind == "one-hot":
             self.bounds = CLAIMS.get(self.space.dim, {})
 
-    def training_metrics(self, trainer: Trainer, stopped: StopFn) -> dict[str, float]:
-        return self.evaluate(trainer.policy, stopped)
+    def training_metrics(self, trainer: Trainer) -> Values:
+        return self.evaluate(trainer.policy)
 
-    def evaluate(
-        self, policy: Policy | None, stopped: StopFn = never, /, **options: bool
-    ) -> dict[str, float]:
-        paths, cells = maze_rollouts(
-            self.maze, policy, self.space, self.rollouts, self.seed, stopped=stopped, **options
-        )
+    def evaluate(self, policy: Policy | None, **options: bool) -> Values:
+        given = self.maze, policy, self.space, self.rollouts, self.seed
+        paths, cells = maze_rollouts(*given, stopped=self.stopped, **options)
         return maze_metrics(self.maze, paths, cells, self.seed)
 
     def draw(self, axes: Axes, policy: Policy) -> None:

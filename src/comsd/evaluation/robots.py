@@ -1,6 +1,11 @@
 """Evaluation of a robot's skills, without rewards: how active each is and whether they differ.
 
-One roll-out per skill with mean actions, all from the same initial state.
+One roll-out per skill with mean actions, all from the same initial state. Metrics of its states:
+
+AKD(skill)      mean distance of each state of a roll-out to its k nearest others: near 0 for a
+                robot that lies still, about 10 for one that moves all the time
+MS-coverage     mean distance of the mean states (MS) of skills to their nearest others
+identification  share of roll-outs that the nearest centroid assigns to their skill
 """
 
 from __future__ import annotations
@@ -9,33 +14,92 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from comsd.agents.base import Policy, make_policy_fn
 from comsd.envs.specs import make_robot
 from comsd.errors import InputError
-from comsd.evaluation.base import Evaluator, policy_fn_of
-from comsd.evaluation.metrics import (
-    SWEEP_MEANINGS,
-    States,
-    akd,
-    identification,
-    skill_sweeps,
-    sweep_metrics,
-)
+from comsd.evaluation.base import Evaluator, Values, policy_fn_of
 from comsd.methods.base import Method
+from comsd.methods.entropy import knn_distances
 from comsd.methods.statistics import chance, retrieval
 from comsd.runs import Run
-from comsd.training.rollout import StopFn, Transition, never, rollout
+from comsd.skills import Box, OneHot, SkillSpace
+from comsd.training.rollout import Transition, rollout
 from comsd.training.trainer import Trainer
 from comsd.types import Batch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+States = NDArray[np.float32]  # (skills, time, O)
+
+SWEEP_SIZE = 11  # skills of each sweep, as in the paper, or all of a space with fewer
+SWEEPS = {
+    "constant": "box: c (1, ..., 1), c = 0 to 1, the paper's; sphere: a circle; one-hot: first 11",
+    "flag": "box: the first coordinate swept, the others 0.5",
+    "random": "random skills, the same for every run",
+}
+NEIGHBOURS = 16  # k of the AKD
+MEAN_NEIGHBOURS = (3, 1, 5, 10)  # k' of the MS-coverage; 3 is the one that is quoted
 IDENTIFIED = 32  # skills to identify, or all of a space with fewer
 IDENTIFIED_STEPS = 200  # of the roll-outs by which they are identified
 HELD_OUT_EPISODES = 10
+
+
+SWEEP_MEANINGS = {
+    f"akd_{statistic}_{name}": f"AKD, {statistic} over the sweep: {skills}"
+    for name, skills in SWEEPS.items()
+    for statistic in ("max", "range", "variance")
+} | {
+    f"ms_coverage{k}_{name}": f"distance of mean states to their {k} nearest, {name} sweep"
+    for name in SWEEPS
+    for k in MEAN_NEIGHBOURS
+}
+
+
+def skill_sweeps(space: SkillSpace) -> dict[str, Tensor]:
+    """Skills (n, Z) by the name of their sweep."""
+    result = {"constant": space.grid(SWEEP_SIZE)}
+    if isinstance(space, Box):
+        result["flag"] = space.flags(SWEEP_SIZE)
+    n = min(SWEEP_SIZE, space.dim) if isinstance(space, OneHot) else SWEEP_SIZE
+    return result | {"random": space.sample_balanced(n, np.random.default_rng(0))}
+
+
+def akd(states: States, k: int = NEIGHBOURS) -> NDArray[np.float64]:
+    """(skills,): mean distance to the k nearest of the same skill's states, self excluded."""
+    rows = [torch.from_numpy(s).double() for s in states]
+    return np.array([knn_distances(s, s, k + 1)[:, 1:].mean().item() for s in rows])
+
+
+def ms_coverage(states: States, k: int = MEAN_NEIGHBOURS[0]) -> float:
+    """Mean distance between each mean state and its k nearest others."""
+    means = torch.from_numpy(states.mean(1, dtype=np.float64))
+    return knn_distances(means, means, k + 1)[:, 1:].mean().item()
+
+
+def sweep_metrics(name: str, states: States) -> Values:
+    activity = akd(states)
+    return {
+        f"akd_max_{name}": float(activity.max()),
+        f"akd_range_{name}": float(np.ptp(activity)),
+        f"akd_variance_{name}": float(activity.var()),
+    } | {
+        f"ms_coverage{k}_{name}": ms_coverage(states, k) for k in MEAN_NEIGHBOURS if k < len(states)
+    }
+
+
+def identification(features: NDArray[np.float64]) -> float:
+    """Leave-one-out accuracy of the nearest centroid; features (skills, rollouts, F)."""
+    skills, rollouts, _ = features.shape
+    scaled = (features - features.mean((0, 1))) / (features.std((0, 1)) + 1e-8)
+    centroids, own = scaled.mean(1), np.arange(skills)
+    distances = np.linalg.norm(scaled[:, :, None] - centroids, axis=-1)
+    without_itself = (rollouts * centroids[:, None] - scaled) / (rollouts - 1)
+    distances[own, :, own] = np.linalg.norm(scaled - without_itself, axis=-1)
+    return float((distances.argmin(-1) == own[:, None]).mean())
 
 
 class RobotEvaluator(Evaluator):
@@ -56,44 +120,33 @@ class RobotEvaluator(Evaluator):
             f"akd_range_{self.training_sweep}": "AKD range",
             f"akd_max_{self.training_sweep}": "max",
         }
+        self.rng = np.random.default_rng(self.seed)  # of random actions
         self.swept: dict[Policy, dict[str, States]] = {}
 
     def states(
-        self,
-        policy: Policy | None,
-        skills: Tensor,
-        seed: int,
-        length: int | None = None,
-        *,
-        rng: np.random.Generator | None = None,
-        stopped: StopFn = never,
+        self, policy: Policy | None, skills: Tensor, seed: int, length: int | None = None
     ) -> States:
-        """The states after each step, from the initial state of a seed; (skills, length, O).
-
-        Without a policy, actions are sampled from `rng`.
-        """
+        """The states after each step, from the initial state of a seed; (skills, length, O)."""
         env = make_robot(self.run.spec.name, [seed] * len(skills))
-        policy_fn = policy_fn_of(env, policy, skills, rng or np.random.default_rng(seed))
-        steps = rollout(env, policy_fn, length, stopped=stopped)
+        policy_fn = policy_fn_of(env, policy, skills, self.rng)
+        steps = rollout(env, policy_fn, length, stopped=self.stopped)
         return np.stack([step.next_obs for step in steps], 1)
 
-    def sweep_states(
-        self, policy: Policy | None, rng: np.random.Generator | None = None
-    ) -> dict[str, States]:
+    def sweep_states(self, policy: Policy | None) -> dict[str, States]:
         """The states of every sweep; those of a policy are kept, for `evaluate` and `draw`."""
         if policy is not None and policy in self.swept:
             return self.swept[policy]
-        states = {n: self.states(policy, z, seed=0, rng=rng) for n, z in self.sweeps.items()}
+        states = {n: self.states(policy, z, seed=0) for n, z in self.sweeps.items()}
         if policy is not None:
             self.swept[policy] = states
         return states
 
-    def training_metrics(self, trainer: Trainer, stopped: StopFn) -> dict[str, float]:
+    def training_metrics(self, trainer: Trainer) -> Values:
         name, policy = self.training_sweep, trainer.policy
-        states = self.states(policy, self.sweeps[name], seed=0, stopped=stopped)
-        return sweep_metrics(name, states) | self.held_out(policy, trainer.method, stopped)
+        states = self.states(policy, self.sweeps[name], seed=0)
+        return sweep_metrics(name, states) | self.held_out(policy, trainer.method)
 
-    def held_out(self, policy: Policy, method: Method, stopped: StopFn = never) -> dict[str, float]:
+    def held_out(self, policy: Policy, method: Method) -> Values:
         """Does the representation generalise to skills and transitions it was not trained on?
 
         One fresh episode per environment, with new skills and the exploration noise of training. Of
@@ -115,7 +168,7 @@ class RobotEvaluator(Evaluator):
         segment: list[Transition] = []
         batches: list[Batch] = []
         length = env.horizon // hold * hold
-        steps = rollout(env, lambda obs: policy_fn(obs), length, stopped=stopped)
+        steps = rollout(env, lambda obs: policy_fn(obs), length, stopped=self.stopped)
         for step in steps:
             segment.append(step)
             if len(segment) == hold:
@@ -133,18 +186,18 @@ class RobotEvaluator(Evaluator):
             "held_out_chance": chance(batch.skill).item(),
         }
 
-    def evaluate(self, policy: Policy | None, **options: bool) -> dict[str, float]:
+    def evaluate(self, policy: Policy | None, **options: bool) -> Values:
         if options.get("random_start"):
             raise InputError("random_start is for mazes; robots sample their initial states")
         if options.get("greedy"):
             raise InputError("greedy is for mazes; robots are always evaluated by mean actions")
-        rng = np.random.default_rng(self.seed)
-        metrics: dict[str, float] = {}
-        for name, states in self.sweep_states(policy, rng).items():
+        self.rng = np.random.default_rng(self.seed)
+        metrics: Values = {}
+        for name, states in self.sweep_states(policy).items():
             metrics |= sweep_metrics(name, states)
-        return metrics | {"identification": self.identify(policy, rng)}
+        return metrics | {"identification": self.identify(policy)}
 
-    def identify(self, policy: Policy | None, rng: np.random.Generator) -> float:
+    def identify(self, policy: Policy | None) -> float:
         """Every skill from one initial state, then all of them from the next."""
         if self.space.kind == "one-hot":
             skills = self.space.grid(IDENTIFIED)
@@ -152,7 +205,7 @@ class RobotEvaluator(Evaluator):
             skills = self.space.sample(IDENTIFIED, np.random.default_rng(self.seed))
         features = []
         for i in range(self.rollouts):
-            states = self.states(policy, skills, self.seed + i, IDENTIFIED_STEPS, rng=rng)
+            states = self.states(policy, skills, self.seed + i, IDENTIFIED_STEPS)
             features.append(np.concatenate([states.mean(1), states.std(1)], -1))
         return identification(np.stack(features, 1).astype(np.float64))
 

@@ -14,12 +14,14 @@ from torch import Tensor
 
 from comsd.agents.base import Policy
 from comsd.errors import InputError
-from comsd.evaluation.base import Evaluator, policy_fn_of
-from comsd.training.rollout import StopFn, never, rollout
+from comsd.evaluation.base import Evaluator, Values, policy_fn_of
+from comsd.training.rollout import rollout
 from comsd.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+Returns = NDArray[np.float64]  # (episodes,)
 
 
 class TaskEvaluator(Evaluator):
@@ -33,34 +35,29 @@ class TaskEvaluator(Evaluator):
     at_start = True
     progress_metrics = {"return": "return", "ddpg/q": "Q"}
 
-    def returns(
-        self, policy: Policy | None, skill: Tensor, *, noise: bool = False, stopped: StopFn = never
-    ) -> NDArray[np.float64]:
-        """(episodes,); without a policy, of random actions."""
+    def returns(self, policy: Policy | None, skill: Tensor, noise: bool = False) -> Returns:
+        """Without a policy, of random actions."""
         env = self.run.make_env(self.rollouts, self.seed, discount=1.0)
         rng, skills = np.random.default_rng(self.seed), skill.expand(self.rollouts, -1)
         policy_fn = policy_fn_of(env, policy, skills, rng, noise=noise)
         total = np.zeros(self.rollouts)
-        for step in rollout(env, policy_fn, stopped=stopped):
+        for step in rollout(env, policy_fn, stopped=self.stopped):
             total += np.where(step.alive, step.reward, 0)
         return total
 
-    def score(
-        self, policy: Policy | None, skill: Tensor, stopped: StopFn = never
-    ) -> dict[str, float]:
+    def score(self, policy: Policy | None, skill: Tensor) -> Values:
         combined = self.run.config.run.stage == "combine"
-        returns = self.returns(policy, skill, noise=combined, stopped=stopped)
+        returns = self.returns(policy, skill, noise=combined)
         metrics = {"return": float(returns.mean()), "return_sd": float(returns.std())}
         if combined:
-            without_noise = self.returns(policy, skill, stopped=stopped)
-            metrics["return_without_noise"] = float(without_noise.mean())
+            metrics["return_without_noise"] = float(self.returns(policy, skill).mean())
         return metrics
 
-    def training_metrics(self, trainer: Trainer, stopped: StopFn) -> dict[str, float]:
+    def training_metrics(self, trainer: Trainer) -> Values:
         skill = trainer.selected_skill
-        return {} if skill is None else self.score(trainer.policy, skill, stopped)
+        return {} if skill is None else self.score(trainer.policy, skill)
 
-    def evaluate(self, policy: Policy | None, **options: bool) -> dict[str, float]:
+    def evaluate(self, policy: Policy | None, **options: bool) -> Values:
         if wanted := [name for name, value in options.items() if value]:
             raise InputError(f"{wanted[0]} is for pre-training runs; tasks are scored in one way")
         return self.score(policy, self.run.selected_skill)
