@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 import comsd
-from comsd import doctor, gl
+from comsd import doctor
 from comsd.analysis import render, video
 from comsd.analysis.poses import (
     OBLIQUE,
@@ -387,7 +387,7 @@ def test_films(kind: str, tmp_path: Path) -> None:
 
 
 def test_no_video_without_opengl(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gl, "problem", lambda _: "none here")
+    monkeypatch.setattr(video, "problem", lambda _: "none here")
     with pytest.raises(RunError, match="no video: OpenGL does not work here; `comsd doctor`"):
         comsd.analyse(run, video=True, out=tmp_path)
     assert (tmp_path / "strips.png").exists()  # the rest is there
@@ -396,27 +396,27 @@ def test_no_video_without_opengl(run: Run, tmp_path: Path, monkeypatch: pytest.M
 def test_a_failing_renderer_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gl, "first_working", lambda: "egl")
-    monkeypatch.setattr(gl, "environment", lambda _: {"MUJOCO_GL": "disable"})
+    monkeypatch.setattr(video, "first_working", lambda: "egl")
+    monkeypatch.setattr(video, "environment", lambda _: {"MUJOCO_GL": "disable"})
     with pytest.raises(RunError, match="no video: rendering failed: "):
         video.write_video("walker", np.zeros((1, 9, 9)), ["c = 0"], 0.025, tmp_path, print)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_backend_is_the_users_or_the_first_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gl, "problem", lambda backend: None if backend == "osmesa" else "no")
+    monkeypatch.setattr(video, "problem", lambda backend: None if backend == "osmesa" else "no")
     monkeypatch.delenv("MUJOCO_GL", raising=False)
-    assert gl.first_working() == "osmesa"
+    assert video.first_working() == "osmesa"
     monkeypatch.setenv("MUJOCO_GL", "glfw")
-    assert gl.first_working() is None
-    assert gl.environment("egl")["MUJOCO_GL"] == "egl"
+    assert video.first_working() is None
+    assert video.environment("egl")["MUJOCO_GL"] == "egl"
 
 
 # --- doctor ---------------------------------------------------------------------------------------
 
 
 def test_a_backend_that_cannot_work_says_why() -> None:
-    answer = gl.problem("nonsense")
+    answer = video.problem("nonsense")
     assert answer is not None
     assert "MUJOCO_GL" in answer
     assert "\n" not in answer
@@ -425,7 +425,10 @@ def test_a_backend_that_cannot_work_says_why() -> None:
 def test_doctor_lists_what_there_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(gl, "problem", lambda backend: None if backend == "egl" else "no library")
+    found = {"egl": None}
+    monkeypatch.setattr(video, "problem", lambda backend: found.get(backend, "no library"))
+        video, "problem", lambda backend: None if backend == "egl" else "no library"
+    )
     main(["doctor"])
     out = capsys.readouterr().out
     for word in ("torch", "mujoco", "egl", "osmesa", "glfw", "tensorboard", "video", "C++", "CUDA"):

@@ -11,9 +11,8 @@ from importlib.util import find_spec
 import numpy as np
 import torch
 
-from comsd import gl
 from comsd.agents.base import check_compiler
-from comsd.analysis.video import has_ffmpeg
+from comsd.analysis import video
 from comsd.errors import InputError
 from comsd.registry import ENVS
 from comsd.runs.device import has_bf16
@@ -70,10 +69,10 @@ def cores() -> Finding:
 def opengl() -> list[Finding]:
     """All at once: each is a process of its own."""
     with ThreadPoolExecutor() as pool:
-        problems = list(pool.map(gl.problem, gl.ADVICE))
+        problems = list(pool.map(video.problem, video.ADVICE))
     return [
         Finding(f"OpenGL by {name}, for --video", problem is None, problem or "draws", advice)
-        for (name, advice), problem in zip(gl.ADVICE.items(), problems, strict=True)
+        for (name, advice), problem in zip(video.ADVICE.items(), problems, strict=True)
     ]
 
 
@@ -81,7 +80,7 @@ def extras() -> list[Finding]:
     board = find_spec("tensorboard") is not None
     wanted = [
         ("tensorboard", board, "for --tensorboard"),
-        ("video", has_ffmpeg(), "for mp4; without it videos are GIFs"),
+        ("video", video.has_ffmpeg(), "for mp4; without it videos are GIFs"),
     ]
     return [
         Finding(

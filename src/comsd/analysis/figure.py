@@ -14,9 +14,16 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from comsd.envs.simulation import Doubles
+from comsd.evaluation.robots import MEAN_NEIGHBOURS
 
 COLOURS = {"constant": "#3b6ea8", "flag": "#e1812c", "random": "#6b9f4b"}
 MARKERS = {"constant": "o", "flag": "s", "random": "^"}
+SUMMARIES = {  # the paper's names: our metrics
+    "AKD maximum": "akd_max",
+    "AKD range": "akd_range",
+    "AKD variance": "akd_variance",
+    "MS-coverage": f"ms_coverage{MEAN_NEIGHBOURS[0]}",
+}
 AXIS = {"c =": "c of the skill (c, ..., c)", "z1 =": "first coordinate of the skill, others 0.5"}
 
 
@@ -27,10 +34,9 @@ class SweepFigures:
     labels: list[str]
     akd: Doubles  # (skills,)
     means: Doubles  # (skills, O): the mean states
-    summary: dict[str, float]  # AKD max, range, variance, MS-coverage
 
 
-def draw_analysis(sweeps: dict[str, SweepFigures], title: str) -> Figure:
+def draw_analysis(sweeps: dict[str, SweepFigures], metrics: dict[str, float], title: str) -> Figure:
     figure = Figure(figsize=(12, 6.2), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
     figure.suptitle(title, fontsize=12, x=0.012, ha="left")
     rows = figure.add_gridspec(2, 1, height_ratios=(1, 1.15))
@@ -39,12 +45,13 @@ def draw_analysis(sweeps: dict[str, SweepFigures], title: str) -> Figure:
     for axes, (name, sweep) in zip(panels, sweeps.items(), strict=True):
         draw_activity(axes, name, sweep)
     panels[0].set_ylabel("AKD: how active the skill is")
-    summaries = list(next(iter(sweeps.values())).summary)
+    first = next(iter(sweeps))
+    summaries = {name: key for name, key in SUMMARIES.items() if f"{key}_{first}" in metrics}
     *bars, scatter = lower.subplots(
         1, len(summaries) + 1, width_ratios=[1] * len(summaries) + [2.4], squeeze=False
     )[0]
-    for axes, summary in zip(bars, summaries, strict=True):
-        draw_summary(axes, summary, {name: s.summary[summary] for name, s in sweeps.items()})
+    for axes, (name, key) in zip(bars, summaries.items(), strict=True):
+        draw_summary(axes, name, {sweep: metrics[f"{key}_{sweep}"] for sweep in sweeps})
     draw_means(scatter, sweeps)
     for axes in (*panels, *bars, scatter):
         axes.spines[["top", "right"]].set_visible(False)

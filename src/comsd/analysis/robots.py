@@ -21,14 +21,7 @@ from comsd.agents.base import Policy, make_policy_fn
 from comsd.config import choose
 from comsd.envs.specs import make_robot
 from comsd.errors import InputError
-from comsd.evaluation.robots import (
-    MEAN_NEIGHBOURS,
-    SWEEPS,
-    States,
-    akd,
-    skill_sweeps,
-    sweep_metrics,
-)
+from comsd.evaluation.robots import SWEEPS, States, akd, skill_sweeps, sweep_metrics
 from comsd.runs import Run
 from comsd.skills import OneHot, SkillSpace, Sphere
 from comsd.training.rollout import rollout
@@ -41,12 +34,6 @@ if TYPE_CHECKING:
     from comsd.envs.simulation import Doubles
 
 DPI = 150
-SUMMARIES = {  # the paper's names: our metrics
-    "AKD maximum": "akd_max",
-    "AKD range": "akd_range",
-    "AKD variance": "akd_variance",
-    "MS-coverage": f"ms_coverage{MEAN_NEIGHBOURS[0]}",
-}
 
 
 @dataclass(frozen=True)
@@ -141,13 +128,9 @@ def analyse_robot(
     rows: list[SkillFigures] = []
     drawn: dict[str, SweepFigures] = {}
     for name, motion in motions.items():
-        values, table = sweep_metrics(name, motion.states), describe(name, names[name], motion)
-        activity = np.array([row.akd for row in table])
-        keys = {title: f"{key}_{name}" for title, key in SUMMARIES.items()}
-        summary = {title: values[key] for title, key in keys.items() if key in values}
-        means = motion.states.mean(1, dtype=np.float64)
-        drawn[name] = SweepFigures(names[name], activity, means, summary)
-        metrics |= values
+        table, means = describe(name, names[name], motion), motion.states.mean(1, dtype=np.float64)
+        drawn[name] = SweepFigures(names[name], np.array([row.akd for row in table]), means)
+        metrics |= sweep_metrics(name, motion.states)
         rows += table
 
     s, qpos, shown = run.config.run, motions[sweep].qpos, names[sweep]
@@ -155,7 +138,7 @@ def analyse_robot(
     strips = draw_strips(robot, qpos, shown, drawn[sweep].akd, f"{title}: {sweep} sweep")
     files = {name: folder / name for name in ("skills.csv", "analysis.png", "strips.png")}
     checkpoint.replace_file(files["skills.csv"], as_csv(rows))
-    checkpoint.replace_file(files["analysis.png"], as_png(draw_analysis(drawn, title)))
+    checkpoint.replace_file(files["analysis.png"], as_png(draw_analysis(drawn, metrics, title)))
     checkpoint.replace_file(files["strips.png"], as_png(strips))
     if video:
         film = write_video(robot.name, qpos, shown, control_step(robot), folder, report)

@@ -46,30 +46,20 @@ SMOKE_CYCLE = 10 * maze.HORIZON
 MAZE_PRESETS = {
     "paper": sourced("authors' maze code: 50 epochs of 50 cycles", run__steps=2500 * CYCLE),
     "lite": sourced("measured: results/maze shows what 2500 cycles add", run__steps=500 * CYCLE),
-    "smoke": sourced(
-        TESTS,
-        run__steps=4 * SMOKE_CYCLE,
-        run__evaluate_every=2 * SMOKE_CYCLE,
-        run__log_every=SMOKE_CYCLE,
-        run__checkpoint_every=2 * SMOKE_CYCLE,
-        run__rollouts=5,
-    ),
+    "smoke": sourced(TESTS, run__steps=4 * SMOKE_CYCLE, run__evaluate_every=2 * SMOKE_CYCLE)
+    | sourced(TESTS, run__log_every=SMOKE_CYCLE, run__checkpoint_every=2 * SMOKE_CYCLE)
+    | sourced(TESTS, run__rollouts=5),
 }
 MAZE_PPO: dict[str, Values] = {
     "paper": {},
     "lite": {},
     "smoke": sourced(TESTS, train__envs=10, agent__minibatches=2),
 }
-MAZE_DDPG_VALUES = sourced(
-    OURS,
-    agent__hidden=128,
-    agent__lr=1e-3,
-    train__envs=10,
-    train__batch_size=256,
-    train__n_step=1,
-    train__hold=maze.HORIZON,  # one skill per episode, as with PPO
-    train__random_steps=1000,
-    train__update_every=10,
+MAZE_DDPG_VALUES = (
+    sourced(OURS, agent__hidden=128, agent__lr=1e-3)
+    | sourced(OURS, train__envs=10, train__batch_size=256, train__n_step=1)
+    | sourced(OURS, train__hold=maze.HORIZON)  # one skill per episode, as with PPO
+    | sourced(OURS, train__random_steps=1000, train__update_every=10)
 )
 MAZE_DDPG = {
     "paper": MAZE_DDPG_VALUES,
@@ -107,13 +97,8 @@ ROBOT_TASKS = {
 
 LITE = sourced(ONE_CORE, method__hidden=256)
 SMOKE = sourced(
-    TESTS,
-    run__log_every=200,
-    run__evaluate_every=600,
-    run__checkpoint_every=400,
-    run__rollouts=1,
-    method__hidden=32,
-)
+    TESTS, run__log_every=200, run__evaluate_every=600, run__checkpoint_every=400
+) | sourced(TESTS, run__rollouts=1, method__hidden=32)
 ROBOT_PRESETS = {
     "paper": sourced(TABLE, run__steps=2_000_000),
     "lite": LITE | sourced(ONE_CORE, run__steps=300_000),
@@ -127,14 +112,8 @@ TASK_PRESETS = {
 ROBOT_DDPG: dict[str, Values] = {
     "paper": {},
     "lite": sourced(ONE_CORE, agent__hidden=256, train__batch_size=256, train__update_every=4),
-    "smoke": sourced(
-        TESTS,
-        agent__hidden=32,
-        train__batch_size=32,
-        train__update_every=4,
-        train__random_steps=200,
-        train__replay=1000,
-    ),
+    "smoke": sourced(TESTS, agent__hidden=32, train__batch_size=32, train__update_every=4)
+    | sourced(TESTS, train__random_steps=200, train__replay=1000),
 }
 ROBOT_PPO_VALUES = sourced(
     OURS, train__envs=8, agent__epochs=10, agent__minibatches=32, agent__gae_lambda=0.95
