@@ -77,20 +77,10 @@ def opengl() -> list[Finding]:
 
 
 def extras() -> list[Finding]:
-    board = find_spec("tensorboard") is not None
-    wanted = [
-        ("tensorboard", board, "for --tensorboard"),
-        ("video", video.has_ffmpeg(), "for mp4; without it videos are GIFs"),
-    ]
-    return [
-        Finding(
-            f"extra {name}",
-            there,
-            f"{'' if there else 'not '}installed; {use}",
-            f"pip install 'comsd[{name}]'",
-        )
-        for name, there, use in wanted
-    ]
+    uses = {"tensorboard": "for --tensorboard", "video": "for mp4; without it videos are GIFs"}
+    there = {"tensorboard": find_spec("tensorboard") is not None, "video": video.has_ffmpeg()}
+    found = {name: f"{'' if there[name] else 'not '}installed; {use}" for name, use in uses.items()}
+    return [Finding(f"extra {n}", there[n], found[n], f"pip install 'comsd[{n}]'") for n in uses]
 
 
 def compiler() -> Finding:

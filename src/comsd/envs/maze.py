@@ -138,12 +138,11 @@ class Maze:
         """Parts that the first junction separates, without the arms; none if there are loops."""
         if sum(len(self.neighbours(cell)) for cell in self.cells) != 2 * (len(self.cells) - 1):
             return []
-        removed = set[int]().union(*self.arms)
         trunk, cell = [self.start], self.start
         while len(onward := [n for n in self.neighbours(cell) if n not in trunk]) == 1:
             cell = onward[0]
             trunk.append(cell)
-        left = set(range(len(self.cells))) - removed - {self.number[c] for c in trunk}
+        left = set(range(len(self.cells))).difference(*self.arms, [self.number[c] for c in trunk])
         branches: list[set[int]] = []
         while left:
             branch = [min(left)]

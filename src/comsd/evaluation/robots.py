@@ -47,7 +47,6 @@ IDENTIFIED = 32  # skills to identify, or all of a space with fewer
 IDENTIFIED_STEPS = 200  # of the roll-outs by which they are identified
 HELD_OUT_EPISODES = 10
 
-
 SWEEP_MEANINGS = {
     f"akd_{statistic}_{name}": f"AKD, {statistic} over the sweep: {skills}"
     for name, skills in SWEEPS.items()
