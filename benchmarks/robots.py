@@ -25,9 +25,9 @@ import torch
 from dm_control import suite
 from measure import best_of
 
-from comsd.envs import make_task
 from comsd.envs.mujoco import RobotEnv
 from comsd.envs.simulation import STATE, disable_timer
+from comsd.envs.specs import make_task
 
 STEPS = 100  # of a round
 TASKS = ("walker_walk", "quadruped_walk", "hopper_hop", "cheetah_run")

@@ -21,7 +21,7 @@ from tables import write_csv
 
 import comsd
 from comsd import Run, checkpoint
-from comsd.evaluation.metrics import akd
+from comsd.evaluation.robots import akd
 from comsd.evaluation.robots import RobotEvaluator
 from comsd.evaluation.sweeps import skill_sweeps
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from comsd.envs.base import Array, Mask, Step
-from comsd.types import ObsSpec
+from comsd.envs.base import Step
+from comsd.types import Array, Mask, ObsSpec
 
 
 class Counter:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from comsd.envs.base import Array, Mask, Step
+from comsd.envs.base import Step
+from comsd.types import Array, Mask
 from conftest import plain_obs
 
 Ends = Callable[[int, int], int | None]  # (environment, episode) -> step at which it terminates

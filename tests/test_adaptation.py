@@ -103,7 +103,7 @@ def test_one_skill_all_along_and_its_own_reward(tuned: Run) -> None:
 
 def test_the_score_is_the_mean_return_of_single_episodes(tuned: Run) -> None:
     evaluator = TaskEvaluator(tuned)
-    evaluator.episodes = 3
+    evaluator.rollouts = 3
     returns = evaluator.returns(tuned.policy, tuned.selected_skill)
     for i, total in enumerate(returns):
         env = comsd.make_task("hopper_hop", 1, evaluator.seed + i)

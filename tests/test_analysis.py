@@ -15,21 +15,22 @@ import pytest
 from PIL import Image
 
 import comsd
-from comsd import doctor, gl
+from comsd import doctor
 from comsd.analysis import render, video
-from comsd.analysis.motion import Motion, record_motion, skill_motion
 from comsd.analysis.poses import (
     OBLIQUE,
+    POSES,
     SIDE,
     PoseModel,
     colours,
+    control_step,
+    draw_strips,
     ellipse,
     extent,
+    moments,
     stadium,
-    view_of,
 )
-from comsd.analysis.robots import describe, labels
-from comsd.analysis.strips import POSES, control_step, draw_strips, moments
+from comsd.analysis.robots import Motion, describe, labels, record_motion, skill_motion
 from comsd.cli import main
 from comsd.doctor import Finding
 from comsd.envs.mujoco import HORIZON, RobotEnv
@@ -37,9 +38,14 @@ from comsd.envs.robots import ROBOTS, load_robot
 from comsd.envs.specs import make_robot
 from comsd.errors import InputError, RunError
 from comsd.evaluation import robots as robot_evaluation
-from comsd.evaluation.metrics import akd, ms_coverage
-from comsd.evaluation.robots import IDENTIFIED, RobotEvaluator
-from comsd.evaluation.sweeps import SWEEP_SIZE, skill_sweeps
+from comsd.evaluation.robots import (
+    IDENTIFIED,
+    SWEEP_SIZE,
+    RobotEvaluator,
+    akd,
+    ms_coverage,
+    skill_sweeps,
+)
 from comsd.runs import Run
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.training.rollout import PolicyFn, rollout
@@ -176,7 +182,7 @@ def test_random_actions_are_drawn_anew_for_every_roll_out(
 
     monkeypatch.setattr(robot_evaluation, "rollout", recorded)
     evaluator = RobotEvaluator(run)
-    evaluator.identify(None, np.random.default_rng(0))
+    evaluator.identify(None)
     assert len(taken) == 5 * evaluator.rollouts
     assert taken[0].shape == (IDENTIFIED, 4)
     assert len(np.unique(np.concatenate(taken), axis=0)) == len(taken) * IDENTIFIED
@@ -242,16 +248,17 @@ def test_a_stadium_is_round_at_both_ends() -> None:
 
 
 def test_an_ellipsoid_seen_from_the_side_is_its_own_ellipse() -> None:
-    points = ellipse(SIDE.axes[:2] * [0.3, 0.27, 0.2])
+    points = ellipse(SIDE[:2] * [0.3, 0.27, 0.2])
     assert np.abs(points).max(0) == pytest.approx([0.3, 0.2])
-    ball = ellipse(OBLIQUE.axes[:2] * 0.4)
+    ball = ellipse(OBLIQUE[:2] * 0.4)
     assert np.linalg.norm(ball, axis=1) == pytest.approx(np.full(len(ball), 0.4))
 
 
 def test_views() -> None:
-    assert pytest.approx(np.array([[1, 0, 0], [0, 0, 1], [0, 1, 0]])) == SIDE.axes
-    assert OBLIQUE.axes @ OBLIQUE.axes.T == pytest.approx(np.eye(3))
-    assert [view_of(load_robot(name)) for name in ("walker", "quadruped")] == [SIDE, OBLIQUE]
+    assert pytest.approx(np.array([[1, 0, 0], [0, 0, 1], [0, 1, 0]])) == SIDE
+    assert pytest.approx(np.eye(3)) == OBLIQUE @ OBLIQUE.T
+    assert PoseModel(load_robot("walker")).view is SIDE
+    assert PoseModel(load_robot("quadruped")).view is OBLIQUE
 
 
 @pytest.mark.parametrize("name", ROBOTS)
@@ -380,7 +387,7 @@ def test_films(kind: str, tmp_path: Path) -> None:
 
 
 def test_no_video_without_opengl(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gl, "problem", lambda _: "none here")
+    monkeypatch.setattr(video, "problem", lambda _: "none here")
     with pytest.raises(RunError, match="no video: OpenGL does not work here; `comsd doctor`"):
         comsd.analyse(run, video=True, out=tmp_path)
     assert (tmp_path / "strips.png").exists()  # the rest is there
@@ -389,27 +396,27 @@ def test_no_video_without_opengl(run: Run, tmp_path: Path, monkeypatch: pytest.M
 def test_a_failing_renderer_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gl, "first_working", lambda: "egl")
-    monkeypatch.setattr(gl, "environment", lambda _: {"MUJOCO_GL": "disable"})
+    monkeypatch.setattr(video, "first_working", lambda: "egl")
+    monkeypatch.setattr(video, "environment", lambda _: {"MUJOCO_GL": "disable"})
     with pytest.raises(RunError, match="no video: rendering failed: "):
         video.write_video("walker", np.zeros((1, 9, 9)), ["c = 0"], 0.025, tmp_path, print)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_backend_is_the_users_or_the_first_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gl, "problem", lambda backend: None if backend == "osmesa" else "no")
+    monkeypatch.setattr(video, "problem", lambda backend: None if backend == "osmesa" else "no")
     monkeypatch.delenv("MUJOCO_GL", raising=False)
-    assert gl.first_working() == "osmesa"
+    assert video.first_working() == "osmesa"
     monkeypatch.setenv("MUJOCO_GL", "glfw")
-    assert gl.first_working() is None
-    assert gl.environment("egl")["MUJOCO_GL"] == "egl"
+    assert video.first_working() is None
+    assert video.environment("egl")["MUJOCO_GL"] == "egl"
 
 
 # --- doctor ---------------------------------------------------------------------------------------
 
 
 def test_a_backend_that_cannot_work_says_why() -> None:
-    answer = gl.problem("nonsense")
+    answer = video.problem("nonsense")
     assert answer is not None
     assert "MUJOCO_GL" in answer
     assert "\n" not in answer
@@ -418,7 +425,8 @@ def test_a_backend_that_cannot_work_says_why() -> None:
 def test_doctor_lists_what_there_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(gl, "problem", lambda backend: None if backend == "egl" else "no library")
+    found = {"egl": None}
+    monkeypatch.setattr(video, "problem", lambda backend: found.get(backend, "no library"))
     main(["doctor"])
     out = capsys.readouterr().out
     for word in ("torch", "mujoco", "egl", "osmesa", "glfw", "tensorboard", "video", "C++", "CUDA"):

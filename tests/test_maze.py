@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from comsd.envs.maze import HORIZON, MAZES, PULL_BACK, REACH, Maze, MazeEnv
+from mazes import cell_index
 
 TREE = MAZES["tree"]
 
 
 def moved(maze: Maze, start: tuple[float, float], delta: tuple[float, float]) -> np.ndarray:
     position = np.array([start])
-    cell = maze.cell_index(position)
+    cell = cell_index(maze, position)
     end, now = maze.move(position, cell, np.array([delta]), np.random.default_rng(0))
-    assert maze.cell_index(end)[0] == now[0]
+    assert cell_index(maze, end)[0] == now[0]
     return end[0]
 
 
@@ -56,7 +57,7 @@ def test_a_million_random_moves_never_leave_the_cells(name: str) -> None:
         if step % 250 == 0:
             env.reset()
         env.step(rng.uniform(-1, 1, (2000, 2)).astype(np.float32))
-        assert bool((maze.cell_index(env.position) == env.cell).all())
+        assert bool((cell_index(maze, env.position) == env.cell).all())
         assert bool((env.cell >= 0).all())
 
 
@@ -65,8 +66,8 @@ def test_no_diagonal_leaks_through_a_corner() -> None:
     corner = (-2.5, -4.5)
     for eps in (0.0, 1e-9, -1e-9, 1e-4):
         end = moved(TREE, (-2.9, -4.1 + eps), (0.8, -0.8))
-        assert TREE.cell_index(end) >= 0
-    assert TREE.cell_index(np.array([corner[0] - 0.1, corner[1] - 0.1])) == -1
+        assert cell_index(TREE, end) >= 0
+    assert cell_index(TREE, np.array([corner[0] - 0.1, corner[1] - 0.1])) == -1
 
 
 def test_walls_stop_and_let_slide() -> None:
@@ -99,7 +100,7 @@ def test_a_scripted_walker_gets_deep_into_an_arm() -> None:
         env.step(np.array([moves[word]], dtype=np.float32))
     for _ in range(4):  # steps are 0.95 long
         env.step(np.array([[0.5, -1]], dtype=np.float32))
-    assert TREE.depth[TREE.cell_index(env.position)] >= 10
+    assert TREE.depth[cell_index(TREE, env.position)] >= 10
 
 
 def test_starts_keep_away_from_walls() -> None:
@@ -129,7 +130,7 @@ def test_a_reset_of_some_leaves_the_others_to_the_bit(rng: np.random.Generator) 
             before = env.position.copy()
             obs = env.reset(where)
             assert np.array_equal(obs[~where], before[~where].astype(np.float32))
-            assert TREE.cell_index(obs[where]).tolist() == [TREE.number[TREE.start]] * 2
+            assert cell_index(TREE, obs[where]).tolist() == [TREE.number[TREE.start]] * 2
             assert np.array_equal(env.reset(np.zeros(4, bool)), obs)
         ours, theirs = env.step(action), undisturbed.step(action)
         assert np.array_equal(ours.obs[~where], theirs.obs[~where])

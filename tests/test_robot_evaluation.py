@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from comsd.evaluation.metrics import akd, identification, ms_coverage, sweep_metrics
-from comsd.evaluation.sweeps import skill_sweeps
+from comsd.evaluation.robots import (
+    akd,
+    identification,
+    ms_coverage,
+    skill_sweeps,
+    sweep_metrics,
+)
 from comsd.methods.statistics import by_tercile, retrieval
 from comsd.skills import Box, OneHot, Sphere
 

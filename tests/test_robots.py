@@ -18,11 +18,10 @@ import torch
 from dm_control import suite
 
 import comsd
-from comsd.envs import ENVS, TASKS, env_spec, make_task
 from comsd.envs.mujoco import HORIZON, RobotEnv
 from comsd.envs.robots import ROBOTS, load_robot
 from comsd.envs.simulation import SingleSimulation
-from comsd.envs.specs import ROBOT_TASKS
+from comsd.envs.specs import ENVS, ROBOT_TASKS, TASKS, env_spec, make_task
 from comsd.errors import InputError, RunError
 
 STOCK = ["walker_stand", "walker_walk", "walker_run", "quadruped_walk", "quadruped_run"]
@@ -324,7 +323,7 @@ import sys, types
 package = types.ModuleType("comsd")
 package.__path__ = [{folder!r}]
 sys.modules["comsd"] = package
-from comsd.envs import ENVS, TASKS
+from comsd.envs.specs import ENVS, TASKS
 assert len(ENVS) == 13 and len(TASKS) == 16
 print([name for name in ("mujoco", "torch", "dm_control", "scipy") if name in sys.modules])
 """

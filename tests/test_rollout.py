@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from comsd.envs.base import PolicyFn
 from comsd.training.rollout import Stopped, random_policy_fn, rollout
+from comsd.types import PolicyFn
 from counter import Counter
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from comsd.envs.base import PolicyFn
 from comsd.envs.skills import SkillEnv
 from comsd.skills import Box, OneHot, SkillSpace
+from comsd.types import PolicyFn
 from counter import Counter
 
 

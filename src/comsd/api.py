@@ -13,7 +13,6 @@ from comsd.config import Config
 from comsd.envs.base import Env
 from comsd.errors import InputError, Interrupted, readable_failures
 from comsd.evaluation import make_evaluator
-from comsd.plots import draw_skills
 from comsd.resolve import resolve, resolve_combine, resolve_finetune, resolve_scratch
 from comsd.runs import factory
 from comsd.runs.device import check_device
@@ -21,7 +20,7 @@ from comsd.runs.run import Run, take_lock
 from comsd.training.logger import Logger
 from comsd.training.progress import Progress
 from comsd.training.signals import graceful_stop
-from comsd.training.trainer import Trainer, TrainingLoop, prepare
+from comsd.training.trainer import TrainingLoop, prepare
 
 Report = Callable[[str], None]
 
@@ -144,13 +143,7 @@ def _train(run: Run, env: Env, report: Report) -> None:
         shown = trainer.method.progress_metrics | evaluator.progress_metrics
         progress = Progress(settings.steps, trainer.steps, shown, report)
         board = run.path / "tensorboard" if settings.tensorboard else None
-
-        def evaluate(trainer: Trainer, stopped: Callable[[], bool]) -> dict[str, float] | None:
-            skill = trainer.selected_skill
-            return evaluator.evaluate_during_training(
-                trainer.policy, trainer.method, skill, stopped
-            )
-
+        evaluate = evaluator.evaluate_during_training
         with Logger(run.metrics, run.evaluations, progress, board, trainer.steps) as logger:
             loop = TrainingLoop(trainer, settings, logger, evaluate, run.save, stop, state)
             loop.run(evaluate_first=evaluator.at_start)
@@ -185,7 +178,7 @@ def evaluate(
     with readable_failures(opened.path):
         metrics = evaluator.evaluate(opened.policy, greedy=greedy, random_start=random_start)
         random = evaluator.evaluate(None, random_start=random_start)
-        picture = draw_skills(opened, evaluator)
+        picture = evaluator.save_figure()
     return Evaluation(metrics, random, picture, opened.used_step, opened.config.run.steps)
 
 

@@ -11,8 +11,7 @@ from importlib.util import find_spec
 import numpy as np
 import torch
 
-from comsd import gl
-from comsd.analysis.video import has_ffmpeg
+from comsd.analysis import video
 from comsd.errors import InputError
 from comsd.registry import ENVS
 from comsd.runs.device import has_bf16
@@ -33,27 +32,31 @@ def versions() -> list[Finding]:
     return [Finding(name, True, version) for name, version in provenance().items()]
 
 
-def simulation() -> Finding:
-    """Does a robot move?"""
-    name = "simulation of a robot"
-    try:
-        env = ENVS["walker"].make(1, 0)
-        env.reset()
-        moved = np.isfinite(env.step(np.zeros((1, env.action_dim), np.float32)).obs).all()
-    except Exception as error:
-        return Finding(name, False, one_line(error), "install comsd anew", essential=True)
-    return Finding(name, bool(moved), "walker makes a step", essential=True)
+def step_of_walker() -> bool:
+    env = ENVS["walker"].make(1, 0)
+    env.reset()
+    return bool(np.isfinite(env.step(np.zeros((1, env.action_dim), np.float32)).obs).all())
 
 
-def matrices() -> Finding:
-    """Does torch multiply and differentiate?"""
-    name = "gradients by torch"
+def gradient() -> bool:
+    x = torch.ones(4, 4, requires_grad=True)
+    (x @ x).sum().backward()
+    return x.grad is not None
+
+
+def essentials() -> list[Finding]:
+    return [
+        attempt("simulation of a robot", step_of_walker, "walker makes a step", "comsd"),
+        attempt("gradients by torch", gradient, "a product and its gradient", "torch"),
+    ]
+
+
+def attempt(name: str, works: Callable[[], bool], found: str, package: str) -> Finding:
     try:
-        x = torch.ones(4, 4, requires_grad=True)
-        (x @ x).sum().backward()
+        return Finding(name, works(), found, essential=True)
     except Exception as error:
-        return Finding(name, False, one_line(error), "install torch anew", essential=True)
-    return Finding(name, x.grad is not None, "a product and its gradient", essential=True)
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        return Finding(name, False, lines[-1], f"install {package} anew", essential=True)
 
 
 def cores() -> Finding:
@@ -66,26 +69,18 @@ def cores() -> Finding:
 def opengl() -> list[Finding]:
     """All at once: each is a process of its own."""
     with ThreadPoolExecutor() as pool:
-        problems = list(pool.map(gl.problem, gl.ADVICE))
+        problems = list(pool.map(video.problem, video.ADVICE))
     return [
-        Finding(f"OpenGL by {name}, for --video", True, "draws")
-        if problem is None
-        else Finding(f"OpenGL by {name}, for --video", False, problem, advice)
-        for (name, advice), problem in zip(gl.ADVICE.items(), problems, strict=True)
+        Finding(f"OpenGL by {name}, for --video", problem is None, problem or "draws", advice)
+        for (name, advice), problem in zip(video.ADVICE.items(), problems, strict=True)
     ]
 
 
 def extras() -> list[Finding]:
-    board = find_spec("tensorboard") is not None
-    return [
-        extra("tensorboard", board, "for --tensorboard"),
-        extra("video", has_ffmpeg(), "for mp4; without it videos are GIFs"),
-    ]
-
-
-def extra(name: str, works: bool, use: str) -> Finding:
-    found = "installed" if works else "not installed"
-    return Finding(f"extra {name}", works, f"{found}; {use}", f"pip install 'comsd[{name}]'")
+    uses = {"tensorboard": "for --tensorboard", "video": "for mp4; without it videos are GIFs"}
+    there = {"tensorboard": find_spec("tensorboard") is not None, "video": video.has_ffmpeg()}
+    found = {name: f"{'' if there[name] else 'not '}installed; {use}" for name, use in uses.items()}
+    return [Finding(f"extra {n}", there[n], found[n], f"pip install 'comsd[{n}]'") for n in uses]
 
 
 def compiler() -> Finding:
@@ -114,27 +109,9 @@ def bf16() -> Finding:
     return Finding(name, works, found, "not needed; AVX-512 BF16, AMX or Arm's BF16 give it")
 
 
-def one_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[-1] if lines else type(error).__name__
-
-
-CHECKS: list[Callable[[], Finding | list[Finding]]] = [
-    versions,
-    cores,
-    simulation,
-    matrices,
-    extras,
-    compiler,
-    bf16,
-    cuda,
-    opengl,
-]
+CHECKS = [versions, cores, essentials, extras, compiler, bf16, cuda, opengl]
 
 
 def examine() -> list[Finding]:
-    findings: list[Finding] = []
-    for check in CHECKS:
-        result = check()
-        findings += result if isinstance(result, list) else [result]
-    return findings
+    results = [check() for check in CHECKS]
+    return [f for result in results for f in (result if isinstance(result, list) else [result])]

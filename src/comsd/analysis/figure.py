@@ -14,9 +14,16 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from comsd.envs.simulation import Doubles
+from comsd.evaluation.robots import MEAN_NEIGHBOURS
 
 COLOURS = {"constant": "#3b6ea8", "flag": "#e1812c", "random": "#6b9f4b"}
 MARKERS = {"constant": "o", "flag": "s", "random": "^"}
+SUMMARIES = {  # the paper's names: our metrics
+    "AKD maximum": "akd_max",
+    "AKD range": "akd_range",
+    "AKD variance": "akd_variance",
+    "MS-coverage": f"ms_coverage{MEAN_NEIGHBOURS[0]}",
+}
 AXIS = {"c =": "c of the skill (c, ..., c)", "z1 =": "first coordinate of the skill, others 0.5"}
 
 
@@ -27,10 +34,9 @@ class SweepFigures:
     labels: list[str]
     akd: Doubles  # (skills,)
     means: Doubles  # (skills, O): the mean states
-    summary: dict[str, float]  # AKD max, range, variance, MS-coverage
 
 
-def draw_analysis(sweeps: dict[str, SweepFigures], title: str) -> Figure:
+def draw_analysis(sweeps: dict[str, SweepFigures], metrics: dict[str, float], title: str) -> Figure:
     figure = Figure(figsize=(12, 6.2), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
     figure.suptitle(title, fontsize=12, x=0.012, ha="left")
     rows = figure.add_gridspec(2, 1, height_ratios=(1, 1.15))
@@ -39,12 +45,13 @@ def draw_analysis(sweeps: dict[str, SweepFigures], title: str) -> Figure:
     for axes, (name, sweep) in zip(panels, sweeps.items(), strict=True):
         draw_activity(axes, name, sweep)
     panels[0].set_ylabel("AKD: how active the skill is")
-    summaries = list(next(iter(sweeps.values())).summary)
+    first = next(iter(sweeps))
+    summaries = {name: key for name, key in SUMMARIES.items() if f"{key}_{first}" in metrics}
     *bars, scatter = lower.subplots(
         1, len(summaries) + 1, width_ratios=[1] * len(summaries) + [2.4], squeeze=False
     )[0]
-    for axes, summary in zip(bars, summaries, strict=True):
-        draw_summary(axes, summary, {name: s.summary[summary] for name, s in sweeps.items()})
+    for axes, (name, key) in zip(bars, summaries.items(), strict=True):
+        draw_summary(axes, name, {sweep: metrics[f"{key}_{sweep}"] for sweep in sweeps})
     draw_means(scatter, sweeps)
     for axes in (*panels, *bars, scatter):
         axes.spines[["top", "right"]].set_visible(False)
@@ -57,16 +64,12 @@ def draw_activity(axes: Axes, name: str, sweep: SweepFigures) -> None:
     order = np.argsort(-sweep.akd) if name == "random" else np.arange(len(sweep.akd))
     at = np.arange(len(order))
     axes.bar(at, sweep.akd[order], color=COLOURS[name], width=0.75)
-    shared = common_start(sweep.labels)
+    # The common start of all labels up to their last space: `c = ` of `c = 0.1`, `c = 0.2`.
+    starts = {label[: label.rfind(" ") + 1] for label in sweep.labels}
+    shared = starts.pop() if len(starts) == 1 else ""
     axes.set_xticks(at, [sweep.labels[i].removeprefix(shared) for i in order])
     axes.set_xlabel(AXIS.get(shared.strip(), "skill"), fontsize=9)
     axes.set_title(f"{name} sweep", fontsize=10)
-
-
-def common_start(labels: list[str]) -> str:
-    """The common prefix of all labels up to their last space: `c = ` of `c = 0.1`, `c = 0.2`."""
-    starts = {label[: label.rfind(" ") + 1] for label in labels}
-    return starts.pop() if len(starts) == 1 else ""
 
 
 def draw_summary(axes: Axes, title: str, values: dict[str, float]) -> None:
@@ -81,23 +84,15 @@ def draw_summary(axes: Axes, title: str, values: dict[str, float]) -> None:
 def draw_means(axes: Axes, sweeps: dict[str, SweepFigures]) -> None:
     """The mean states in the plane in which they differ most; larger means more active."""
     means = np.concatenate([sweep.means for sweep in sweeps.values()])
-    centred = means - means.mean(0)
-    _, strength, directions = np.linalg.svd(centred, full_matrices=False)
+    centre = means.mean(0)
+    _, strength, directions = np.linalg.svd(means - centre, full_matrices=False)
     share = strength**2 / max((strength**2).sum(), 1e-12)
     most = max(sweep.akd.max() for sweep in sweeps.values()) + 1e-12
     for name, sweep in sweeps.items():
-        x, y = ((sweep.means - means.mean(0)) @ directions[:2].T).T
-        axes.scatter(
-            x,
-            y,
-            s=18 + 110 * sweep.akd / most,
-            marker=MARKERS[name],
-            color=COLOURS[name],
-            edgecolors="white",
-            linewidths=0.7,
-            alpha=0.85,
-            label=name,
-        )
+        x, y = directions[:2] @ (sweep.means - centre).T
+        size = 18 + 110 * sweep.akd / most
+        style = {"color": COLOURS[name], "edgecolors": "white", "linewidths": 0.7, "alpha": 0.85}
+        axes.scatter(x, y, size, marker=MARKERS[name], label=name, **style)
     axes.set_title("mean states, larger = more active", fontsize=10)
     axes.set_xlabel(f"first component ({share[0]:.0%} of variance)", fontsize=9)
     axes.set_ylabel(f"second ({share[1]:.0%})", fontsize=9)

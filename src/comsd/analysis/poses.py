@@ -1,4 +1,4 @@
-"""Robots drawn from the positions of their geoms, without OpenGL.
+"""Strips of poses: one row per skill of a sweep, time from left to right; without OpenGL.
 
 Every geom becomes its outline in a parallel projection: a capsule a stadium, a sphere or an
 ellipsoid an ellipse. Planar robots are drawn from the side, x to the right and z up; the others
@@ -7,14 +7,17 @@ from the side and a little above.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
 import mujoco
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from comsd.envs.mujoco import Robot
 from comsd.envs.robots import Planar
@@ -27,32 +30,28 @@ ROUND = np.linspace(0, 2 * np.pi, 32, endpoint=False)
 CIRCLE = np.stack([np.cos(ROUND), np.sin(ROUND)], 1)
 SHADOW_RADIUS = 0.45  # m
 
+POSES = 12
+BETWEEN = 0.15  # seconds from pose to pose: a flip takes about one
+ROOM = 1.04  # of a pose's slot, compared with the widest pose
+GAP = 0.1  # m between rows
+WIDTH, LABEL, ABOVE, BELOW, ASIDE = 12.0, 1.1, 0.35, 0.45, 0.1  # inches
+LEAST = 0.42  # inches of a row, for its two lines of text
+GREY = "#555555"
+
 LONG = (mujoco.mjtGeom.mjGEOM_CAPSULE.value, mujoco.mjtGeom.mjGEOM_CYLINDER.value)
 BALL = mujoco.mjtGeom.mjGEOM_SPHERE.value
 
 
-@dataclass(frozen=True)
-class View:
-    """A parallel projection; the camera looks along y by default. Angles in degrees."""
-
-    azimuth: float = 0
-    elevation: float = 0
-
-    @cached_property
-    def axes(self) -> Doubles:
-        """(3, 3): rightwards, upwards and away from the camera."""
-        a, e = np.radians([self.azimuth, self.elevation])
-        right = [np.cos(a), np.sin(a), 0]
-        up = [-np.sin(a) * np.sin(e), np.cos(a) * np.sin(e), np.cos(e)]
-        away = [-np.sin(a) * np.cos(e), np.cos(a) * np.cos(e), -np.sin(e)]
-        return np.array([right, up, away])
+def projection(azimuth: float, elevation: float) -> Doubles:
+    """(3, 3): rightwards, upwards and away from a camera that looks along y, turned by degrees."""
+    a, e = np.radians([azimuth, elevation])
+    right = [np.cos(a), np.sin(a), 0]
+    up = [-np.sin(a) * np.sin(e), np.cos(a) * np.sin(e), np.cos(e)]
+    away = [-np.sin(a) * np.cos(e), np.cos(a) * np.cos(e), -np.sin(e)]
+    return np.array([right, up, away])
 
 
-SIDE, OBLIQUE = View(), View(azimuth=25, elevation=20)
-
-
-def view_of(robot: Robot) -> View:
-    return SIDE if isinstance(robot, Planar) else OBLIQUE
+SIDE, OBLIQUE = projection(0, 0), projection(25, 20)
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class PoseModel:
     """Kinematics of a robot: outlines of its geoms in any pose."""
 
     def __init__(self, robot: Robot) -> None:
-        self.model, self.view = robot.model, view_of(robot)
+        self.model, self.view = robot.model, SIDE if isinstance(robot, Planar) else OBLIQUE
         self.data = mujoco.MjData(robot.model)
         self.geoms = np.flatnonzero(self.model.geom_bodyid > 0).tolist()  # all but the floor
         self.torso = robot.torso
@@ -94,7 +93,7 @@ class PoseModel:
 
     def outline(self, geom: int, origin: Doubles) -> Outline:
         size, kind = self.model.geom_size[geom], self.model.geom_type[geom]
-        plane = self.view.axes[:2]
+        plane = self.view[:2]
         ends = self.ends(geom) - origin
         first, last = ends @ plane.T
         if kind in LONG or kind == BALL:
@@ -102,7 +101,7 @@ class PoseModel:
         else:
             rotation = self.data.geom_xmat[geom].reshape(3, 3)
             points = first + ellipse(plane @ rotation * size)
-        depth = float(ends.mean(0) @ self.view.axes[2])
+        depth = float(ends.mean(0) @ self.view[2])
         return Outline(points, depth, bool(self.model.geom_bodyid[geom] == self.torso))
 
 
@@ -122,9 +121,9 @@ def ellipse(shape: Doubles) -> Doubles:
 def colours(pose: list[Outline]) -> list[tuple[float, ...]]:
     """The torso in its own colour, limbs lighter with distance."""
     depths = np.array([o.depth for o in pose])
-    reach = max(np.abs(depths).max(), 1e-3)
     near, far = np.array(to_rgb(NEAR)), np.array(to_rgb(FAR))
-    mix = 0.5 + 0.5 * depths / reach if np.ptp(depths) > 1e-3 else np.zeros(len(pose))
+    flat = np.ptp(depths) <= 1e-3
+    mix = 0 * depths if flat else 0.5 + 0.5 * depths / np.abs(depths).max()
     return [
         to_rgb(TORSO) if o.torso else tuple(near + m * (far - near))
         for o, m in zip(pose, mix, strict=True)
@@ -139,13 +138,74 @@ def extent(poses: list[list[Outline]]) -> tuple[Doubles, Doubles]:
 
 def draw_pose(axes: Axes, pose: list[Outline], at: tuple[float, float]) -> None:
     shapes = [o.points + at for o in pose]
-    axes.add_collection(
-        PolyCollection(shapes, facecolors=colours(pose), edgecolors=EDGE, linewidths=0.5)
-    )
+    style = {"facecolors": colours(pose), "edgecolors": EDGE, "linewidths": 0.5}
+    axes.add_collection(PolyCollection(shapes, **style))
 
 
-def draw_shadow(axes: Axes, view: View, at: tuple[float, float]) -> None:
+def draw_shadow(axes: Axes, view: Doubles, at: tuple[float, float]) -> None:
     """A disc on the floor, which shows the height of the robot above it."""
-    disc = np.concatenate([SHADOW_RADIUS * CIRCLE, np.zeros((len(CIRCLE), 1))], 1)
-    shape = disc @ view.axes[:2].T + at
+    shape = SHADOW_RADIUS * CIRCLE @ view[:2, :2].T + at
     axes.add_collection(PolyCollection([shape], facecolors=SHADOW, edgecolors="none", zorder=0))
+
+
+# --- strips ---------------------------------------------------------------------------------------
+
+
+def control_step(robot: Robot) -> float:
+    """Seconds."""
+    return robot.substeps * robot.model.opt.timestep
+
+
+def moments(robot: Robot, length: int) -> NDArray[np.int64]:
+    """The steps that are drawn: from the middle of the roll-out, after its transient."""
+    stride = max(1, round(BETWEEN / control_step(robot)))
+    return length // 2 + stride * np.arange(POSES)
+
+
+def draw_strips(
+    robot: Robot, qpos: Doubles, labels: Sequence[str], akd: Doubles, title: str
+) -> Figure:
+    """One row per skill; qpos (skills, time, .)."""
+    model, times = PoseModel(robot), moments(robot, qpos.shape[1])
+    strips = [[model.pose(q) for q in skill[times]] for skill in qpos]
+    least, greatest = extent([pose for strip in strips for pose in strip])
+    slot, centre = ROOM * (greatest - least)[0], (greatest + least)[0] / 2
+    width = POSES * slot
+    scale = (WIDTH - LABEL - ASIDE) / width  # inches per m
+    low = min(0.0, least[1])  # parts nearer than the middle of the floor are drawn below it
+    tops = [max(extent(strip)[1][1], low + LEAST / scale) for strip in strips]
+    height = sum(tops) + (GAP - low) * len(strips)
+    tall = height * scale + ABOVE + BELOW  # inches
+    figure = Figure(figsize=(WIDTH, tall))
+    within = LABEL / WIDTH, BELOW / tall, width * scale / WIDTH, height * scale / tall
+    axes = figure.add_axes(within, xlim=(0, width), ylim=(0, height))
+    axes.axis("off")
+    floor = height
+    for strip, top, label, activity in zip(strips, tops, labels, akd, strict=True):
+        floor -= top + GAP
+        if model.view is SIDE:
+            axes.plot([0, width], [floor] * 2, color=GROUND, linewidth=0.8, clip_on=False)
+        for j, pose in enumerate(strip):
+            at = ((j + 0.5) * slot - centre, floor)
+            if model.view is not SIDE:
+                draw_shadow(axes, model.view, at)
+            draw_pose(axes, pose, at)
+        beside = (0, floor + (top + low) / 2)
+        write(axes, label, beside, (-10, 1), ha="right", va="bottom", weight="bold", fontsize=10)
+        write(axes, f"AKD {activity:.2f}", beside, (-10, -2), ha="right", va="top", fontsize=9)
+        floor += low
+    seconds = times * control_step(robot)
+    for j, second in enumerate(seconds - seconds[0]):
+        under = ((j + 0.5) * slot, 0)
+        write(axes, f"{second:.2f}", under, (0, -4), ha="center", va="top", fontsize=8, color=GREY)
+    start = f"time after second {seconds[0]:g} of the roll-out [s]"
+    write(axes, start, (width / 2, 0), (0, -17), ha="center", va="top", fontsize=9, color=GREY)
+    write(axes, title, (0, height), (0, 8), ha="left", va="bottom", fontsize=11)
+    return figure
+
+
+def write(
+    axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, float], **style: Any
+) -> None:
+    """Text at an offset in points."""
+    axes.annotate(text, at, shift, textcoords="offset points", annotation_clip=False, **style)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
@@ -27,34 +26,26 @@ TEXT = 15
 
 def grid(pictures: Sequence[Pixels], labels: Sequence[str]) -> Pixels:
     """A sheet of labelled pictures of one size, about as many rows as columns."""
-    height, width = pictures[0].shape[:2]
     columns = math.ceil(math.sqrt(len(pictures)))
     rows = math.ceil(len(pictures) / columns)
-    size = (columns * (width + GAP) - GAP, rows * (height + GAP) - GAP)
+    height, width = (side + GAP for side in pictures[0].shape[:2])
+    size = (columns * width - GAP, rows * height - GAP)
     # Video codecs want even sides.
     sheet = Image.new("RGB", (size[0] + size[0] % 2, size[1] + size[1] % 2), "white")
     pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(TEXT)
     for i, (picture, label) in enumerate(zip(pictures, labels, strict=True)):
-        corner = (i % columns * (width + GAP), i // columns * (height + GAP))
-        sheet.paste(Image.fromarray(picture), corner)
-        at = (corner[0] + 6, corner[1] + 4)
-        pen.text(at, label, "white", font, stroke_width=2, stroke_fill="black")
+        x, y = i % columns * width, i // columns * height
+        sheet.paste(Image.fromarray(picture), (x, y))
+        pen.text((x + 6, y + 4), label, "white", font, stroke_width=2, stroke_fill="black")
     return np.asarray(sheet)
-
-
-def tracking_camera(robot: Robot) -> mujoco.MjvCamera:
-    """Follows the torso: from the side, or from the side and above."""
-    camera = mujoco.MjvCamera()
-    camera.type, camera.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING.value, robot.torso
-    planar = isinstance(robot, Planar)
-    camera.azimuth, camera.elevation, camera.distance = (90, -12, 3) if planar else (115, -25, 4.2)
-    return camera
 
 
 def pictures(robot: Robot, qpos: Doubles) -> Iterator[list[Pixels]]:
     """For each moment the pictures of all skills; qpos (skills, time, .)."""
-    data = mujoco.MjData(robot.model)
-    camera = tracking_camera(robot)
+    data, camera = mujoco.MjData(robot.model), mujoco.MjvCamera()
+    camera.type, camera.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING.value, robot.torso
+    planar = isinstance(robot, Planar)  # from the side; others from the side and above
+    camera.azimuth, camera.elevation, camera.distance = (90, -12, 3) if planar else (115, -25, 4.2)
     robot.model.geom_size[robot.model.geom_bodyid == 0, :2] = 0  # draws an infinite floor
     with mujoco.Renderer(robot.model, CELL, CELL) as renderer:
         for costly in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
@@ -83,10 +74,10 @@ def write(film: Path, frames: Iterator[Pixels], fps: int) -> None:
     first.save(film, save_all=True, append_images=others, duration=round(1000 / fps), loop=0)
 
 
-def main(name: str, qpos: str, labels: str, fps: str, film: str) -> None:
-    names = json.loads(Path(labels).read_text())
-    poses: Doubles = np.load(qpos)
-    write(Path(film), (grid(row, names) for row in pictures(load_robot(name), poses)), int(fps))
+def main(name: str, poses: str, fps: str, film: str) -> None:
+    saved = np.load(poses)
+    moments, labels = pictures(load_robot(name), saved["qpos"]), saved["labels"].tolist()
+    write(Path(film), (grid(row, labels) for row in moments), int(fps))
 
 
 if __name__ == "__main__":

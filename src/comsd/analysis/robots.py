@@ -17,25 +17,49 @@ import numpy as np
 from torch import Tensor
 
 from comsd import checkpoint
+from comsd.agents.base import Policy, make_policy_fn
 from comsd.config import choose
+from comsd.envs.specs import make_robot
 from comsd.errors import InputError
-from comsd.evaluation.metrics import MEAN_NEIGHBOURS, akd, sweep_metrics
-from comsd.evaluation.sweeps import SWEEPS, skill_sweeps
+from comsd.evaluation.robots import SWEEPS, States, akd, skill_sweeps, sweep_metrics
 from comsd.runs import Run
-from comsd.skills import Box, OneHot, SkillSpace, Sphere
+from comsd.skills import OneHot, SkillSpace, Sphere
+from comsd.training.rollout import rollout
+from comsd.types import PolicyFn
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from comsd.analysis.motion import Motion
+    from comsd.envs.mujoco import RobotEnv
+    from comsd.envs.simulation import Doubles
 
 DPI = 150
-SUMMARIES = {  # the paper's names: our metrics
-    "AKD maximum": "akd_max",
-    "AKD range": "akd_range",
-    "AKD variance": "akd_variance",
-    "MS-coverage": f"ms_coverage{MEAN_NEIGHBOURS[0]}",
-}
+
+
+@dataclass(frozen=True)
+class Motion:
+    """Roll-outs of skills, with the quantities that describe and draw them."""
+
+    states: States  # (skills, time, O)
+    qpos: Doubles  # (skills, time, .)
+    height: Doubles  # (skills, time), as the next two
+    speed: Doubles
+    spin: Doubles
+
+
+def skill_motion(robot: str, policy: Policy, skills: Tensor) -> Motion:
+    """One roll-out per skill with mean actions, all from the same initial state."""
+    env = make_robot(robot, [0] * len(skills), motion=True)
+    return record_motion(env, make_policy_fn(policy, skills, None))
+
+
+def record_motion(env: RobotEnv, policy_fn: PolicyFn, length: int | None = None) -> Motion:
+    robot, x = env.robot, env.readings
+    rows = []
+    for step in rollout(env, policy_fn, length):
+        row = step.next_obs, x["qpos"], robot.height(x), robot.speed(x), robot.spin(x)
+        rows.append([np.array(part) for part in row])  # the next step overwrites the readings
+    return Motion(*(np.stack(column, 1) for column in zip(*rows, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -61,10 +85,8 @@ class Analysis:
     files: dict[str, Path]
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            **dataclasses.asdict(self),
-            "files": {name: str(path) for name, path in self.files.items()},
-        }
+        files = {name: str(path) for name, path in self.files.items()}
+        return dataclasses.asdict(self) | {"files": files}
 
 
 def labels(space: SkillSpace, sweep: str, skills: Tensor) -> list[str]:
@@ -76,7 +98,6 @@ def labels(space: SkillSpace, sweep: str, skills: Tensor) -> list[str]:
     if isinstance(space, Sphere):
         return [f"angle {360 * i / len(skills):.0f}°" for i in range(len(skills))]
     name = "z1" if sweep == "flag" else "c"
-    assert isinstance(space, Box)
     return [f"{name} = {z:.2g}" for z in skills[:, 0].tolist()]
 
 
@@ -91,54 +112,41 @@ def analyse_robot(
 ) -> Analysis:
     """Metrics of all sweeps; one of them drawn as strips and, if asked for, as a video."""
     from comsd.analysis.figure import SweepFigures, draw_analysis  # slow to import
-    from comsd.analysis.motion import skill_motion
-    from comsd.analysis.strips import control_step, draw_strips
+    from comsd.analysis.poses import control_step, draw_strips
     from comsd.analysis.video import write_video
     from comsd.envs.robots import load_robot
 
     robot, policy, sweeps = load_robot(run.spec.name), run.policy, skill_sweeps(run.space)
     choose("sweep", sweep, {name: SWEEPS[name] for name in sweeps})
-    make_folder(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"out {folder} cannot be created: {error.strerror}") from None
     motions = {name: skill_motion(robot.name, policy, skills) for name, skills in sweeps.items()}
     names = {name: labels(run.space, name, skills) for name, skills in sweeps.items()}
     metrics: dict[str, float] = {}
     rows: list[SkillFigures] = []
     drawn: dict[str, SweepFigures] = {}
     for name, motion in motions.items():
-        values, table = sweep_metrics(name, motion.states), describe(name, names[name], motion)
-        activity = np.array([row.akd for row in table])
-        keys = {title: f"{key}_{name}" for title, key in SUMMARIES.items()}
-        summary = {title: values[key] for title, key in keys.items() if key in values}
-        means = motion.states.mean(1, dtype=np.float64)
-        drawn[name] = SweepFigures(names[name], activity, means, summary)
-        metrics |= values
+        table, means = describe(name, names[name], motion), motion.states.mean(1, dtype=np.float64)
+        drawn[name] = SweepFigures(names[name], np.array([row.akd for row in table]), means)
+        metrics |= sweep_metrics(name, motion.states)
         rows += table
 
-    s, shown = run.config.run, motions[sweep]
+    s, qpos, shown = run.config.run, motions[sweep].qpos, names[sweep]
     title = f"{s.method} on {s.env}, seed {s.seed}"
+    strips = draw_strips(robot, qpos, shown, drawn[sweep].akd, f"{title}: {sweep} sweep")
     files = {name: folder / name for name in ("skills.csv", "analysis.png", "strips.png")}
     checkpoint.replace_file(files["skills.csv"], as_csv(rows))
-    checkpoint.replace_file(files["analysis.png"], as_png(draw_analysis(drawn, title)))
-    strips = draw_strips(
-        robot, shown.qpos, names[sweep], drawn[sweep].akd, f"{title}: {sweep} sweep"
-    )
+    checkpoint.replace_file(files["analysis.png"], as_png(draw_analysis(drawn, metrics, title)))
     checkpoint.replace_file(files["strips.png"], as_png(strips))
     if video:
-        film = write_video(
-            robot.name, shown.qpos, names[sweep], control_step(robot), folder, report
-        )
+        film = write_video(robot.name, qpos, shown, control_step(robot), folder, report)
         files[film.name] = film
     files["analysis.json"] = folder / "analysis.json"
     analysis = Analysis(run.used_step, metrics, rows, robot.spin_unit, files)
     checkpoint.write_json(files["analysis.json"], analysis.to_json())
     return analysis
-
-
-def make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"out {folder} cannot be created: {error.strerror}") from None
 
 
 def as_csv(rows: list[SkillFigures]) -> bytes:

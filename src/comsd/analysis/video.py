@@ -1,8 +1,12 @@
-"""A video of all skills of a sweep side by side, rendered by a separate process."""
+"""A video of all skills of a sweep side by side, rendered by a separate process.
+
+MuJoCo chooses its OpenGL when it is imported, by MUJOCO_GL, and cannot change its mind: whoever
+wants to render starts a process with that variable set. A bad OpenGL may crash its process, too.
+"""
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -12,12 +16,65 @@ from pathlib import Path
 
 import numpy as np
 
-from comsd import gl
 from comsd.envs.simulation import Doubles
 from comsd.errors import RunError
 
+ADVICE = {  # OpenGL backends in the order of preference: what to install
+    "egl": "Debian, Ubuntu: apt install libegl1 libgl1-mesa-dri; Fedora: dnf install mesa-libEGL "
+    "mesa-dri-drivers",
+    "osmesa": "Debian, Ubuntu: apt install libosmesa6; Fedora: dnf install mesa-compat-libOSMesa",
+    "glfw": "needs a display; without one, Debian, Ubuntu: apt install xvfb, then xvfb-run comsd",
+}
+HEADLESS = ("egl", "osmesa")
+PATIENCE = 60  # seconds for a backend to answer
 FPS = 20
 SECONDS = 10
+
+PROBE = """
+import mujoco
+model = mujoco.MjModel.from_xml_string(
+    "<mujoco><worldbody><light pos='0 0 3'/><geom size='.3'/></worldbody></mujoco>"
+)
+data = mujoco.MjData(model)
+mujoco.mj_forward(model, data)
+with mujoco.Renderer(model, 32, 32) as renderer:
+    renderer.update_scene(data)
+    assert renderer.render().any(), "the picture is black"
+"""
+
+
+def environment(backend: str) -> dict[str, str]:
+    """The variables of a process that renders with a backend."""
+    inherited = {k: v for k, v in os.environ.items() if k != "PYOPENGL_PLATFORM"}
+    return {**inherited, "MUJOCO_GL": backend}
+
+
+def failure(backend: str, *argv: str, patience: float | None = None) -> str | None:
+    """Run Python with a backend; what went wrong in one line, if anything did."""
+    try:
+        done = subprocess.run(
+            [sys.executable, *argv],
+            env=environment(backend),
+            capture_output=True,
+            text=True,
+            timeout=patience,
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer in {patience} seconds"
+    lines = done.stderr.strip().splitlines() or [f"the process ended with code {done.returncode}"]
+    return lines[-1] if done.returncode else None
+
+
+def problem(backend: str) -> str | None:
+    """Why a backend does not work here; None if it does."""
+    return failure(backend, "-c", PROBE, patience=PATIENCE)
+
+
+def first_working() -> str | None:
+    """The backend to render with: MUJOCO_GL if it is set, else egl, else osmesa."""
+    asked = os.environ.get("MUJOCO_GL", "").lower().strip()
+    candidates = (asked,) if asked in ADVICE else HEADLESS
+    return next((backend for backend in candidates if problem(backend) is None), None)
 
 
 def has_ffmpeg() -> bool:
@@ -34,7 +91,7 @@ def write_video(
 ) -> Path:
     """The first seconds of each roll-out at true speed: skills.mp4, or a GIF without ffmpeg."""
     report("testing OpenGL")
-    backend = gl.first_working()
+    backend = first_working()
     if backend is None:
         raise RunError("no video: OpenGL does not work here; `comsd doctor` says what to install")
     kind = "mp4" if has_ffmpeg() else "gif"
@@ -44,18 +101,9 @@ def write_video(
     frames = qpos[:, steps[steps < qpos.shape[1]]]
     report(f"rendering {frames.shape[0]} x {frames.shape[1]} pictures by {backend}")
     with tempfile.TemporaryDirectory(dir=folder, prefix=".tmp-") as temporary:
-        place = Path(temporary)
-        np.save(place / "qpos.npy", frames)
-        (place / "labels.json").write_text(json.dumps(list(labels)))
-        film = place / f"skills.{kind}"
-        argv = [robot, str(place / "qpos.npy"), str(place / "labels.json"), str(FPS), str(film)]
-        done = subprocess.run(
-            [sys.executable, "-m", "comsd.analysis.render", *argv],
-            env=gl.environment(backend),
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode != 0:
-            lines = done.stderr.strip().splitlines() or [f"code {done.returncode}"]
-            raise RunError(f"no video: rendering failed: {lines[-1]}")
+        poses, film = Path(temporary, "poses.npz"), Path(temporary, f"skills.{kind}")
+        np.savez(poses, qpos=frames, labels=labels)
+        argv = ["-m", "comsd.analysis.render", robot, str(poses), str(FPS), str(film)]
+        if why := failure(backend, *argv):
+            raise RunError(f"no video: rendering failed: {why}")
         return film.rename(folder / film.name)

@@ -10,8 +10,7 @@ import comsd
 from comsd.analysis import Analysis
 from comsd.cli.console import called, new_table, say, show, show_help
 from comsd.evaluation import make_evaluator
-from comsd.evaluation.metrics import MEAN_NEIGHBOURS
-from comsd.evaluation.sweeps import SWEEPS
+from comsd.evaluation.robots import MEAN_NEIGHBOURS, SWEEPS
 from comsd.options import Option, parse, wants_help
 from comsd.registry import METHODS
 from comsd.resolve import resolve

@@ -7,9 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from comsd.types import Array, Mask, ObsSpec, PolicyFn
-
-__all__ = ["Array", "Env", "Mask", "PolicyFn", "Step"]
+from comsd.types import Array, Mask, ObsSpec
 
 
 class Step(NamedTuple):

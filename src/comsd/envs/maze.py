@@ -7,15 +7,14 @@ integer coordinates, so a wall lies on a half-integer line.
 
 from __future__ import annotations
 
-from collections import deque
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from comsd.envs.base import Array, Mask, Step
-from comsd.types import ObsSpec
+from comsd.envs.base import Step
+from comsd.types import Array, Mask, ObsSpec
 
 Cell = tuple[int, int]
 
@@ -23,6 +22,8 @@ UP, RIGHT, DOWN, LEFT, STAY = 0, 1, 2, 3, 4
 SIDES: dict[int, Cell] = {UP: (0, 1), RIGHT: (1, 0), DOWN: (0, -1), LEFT: (-1, 0)}
 
 FORWARD, BACKWARD = np.array([RIGHT, UP]), np.array([LEFT, DOWN])  # sides by axis
+CORNERS = np.array([[-1, 1], [1, 1], [1, -1], [-1, -1]]) / 2  # of a cell, clockwise
+WALLS = CORNERS[[[0, 1], [2, 1], [3, 2], [3, 0]]]  # by side: both ends, the lower or left first
 
 REACH = 0.95  # longest move per axis; below 1, so a move crosses at most one edge per axis
 HORIZON = 50
@@ -53,12 +54,6 @@ class Maze:
             if digit != "."
         }
         self.cells: list[Cell] = sorted(self.sides)
-        for cell in self.cells:
-            for side, step in SIDES.items():
-                facing = (side + 2) % 4
-                neighbour = (cell[0] + step[0], cell[1] + step[1])
-                if self.is_open(cell, side) and not self.is_open(neighbour, facing):
-                    raise ValueError(f"maze {name}: cell {cell} opens to {neighbour}, not back")
         self.number = {cell: i for i, cell in enumerate(self.cells)}
         self.centres = np.array(self.cells, dtype=float)
         # The cell behind each side, -1 for a wall; as a fifth, the cell itself.
@@ -66,26 +61,17 @@ class Maze:
         self._next[:, STAY] = np.arange(len(self.cells))
         for i, cell in enumerate(self.cells):
             for side, (dx, dy) in SIDES.items():
+                neighbour = (cell[0] + dx, cell[1] + dy)
                 if self.is_open(cell, side):
-                    self._next[i, side] = self.number[cell[0] + dx, cell[1] + dy]
-        self._low = self.centres.min(0).astype(int)
-        self._table = np.full(self.centres.max(0).astype(int) - self._low + 1, -1)
-        self._table[tuple(self.centres.astype(int).T - self._low[:, None])] = np.arange(
-            len(self.cells)
-        )
+                    if not self.is_open(neighbour, (side + 2) % 4):
+                        raise ValueError(f"maze {name}: cell {cell} opens to {neighbour}, not back")
+                    self._next[i, side] = self.number[neighbour]
 
     def is_open(self, cell: Cell, side: int) -> bool:
         return bool(self.sides.get(cell, 0) >> side & 1)
 
     def neighbours(self, cell: Cell) -> list[Cell]:
-        return [(cell[0] + d[0], cell[1] + d[1]) for s, d in SIDES.items() if self.is_open(cell, s)]
-
-    def cell_index(self, position: NDArray[np.floating]) -> NDArray[np.int64]:
-        """Number of the cell around each (..., 2) position; -1 outside the maze."""
-        cell = np.rint(position).astype(int) - self._low
-        inside = ((cell >= 0) & (cell < self._table.shape)).all(-1)
-        cell = np.where(inside[..., None], cell, 0)
-        return np.where(inside, self._table[cell[..., 0], cell[..., 1]], -1)
+        return [self.cells[i] for i in self._next[self.number[cell], :STAY] if i >= 0]
 
     def move(
         self,
@@ -125,10 +111,8 @@ class Maze:
     @cached_property
     def depth(self) -> NDArray[np.int64]:
         """Number of cell-to-cell steps from the start to each cell."""
-        steps = {self.start: 0}
-        queue = deque([self.start])
-        while queue:
-            cell = queue.popleft()
+        steps, queue = {self.start: 0}, [self.start]
+        for cell in queue:  # which grows
             for neighbour in self.neighbours(cell):
                 if neighbour not in steps:
                     steps[neighbour] = steps[cell] + 1
@@ -144,9 +128,8 @@ class Maze:
                 continue
             arm, cell = [leaf], self.neighbours(leaf)[0]
             while len(self.neighbours(cell)) == 2 and cell != self.start:
-                onward = [n for n in self.neighbours(cell) if n not in arm]
                 arm.append(cell)
-                cell = onward[0]
+                cell = next(n for n in self.neighbours(cell) if n not in arm)
             arms.append({self.number[c] for c in arm})
         return arms
 
@@ -155,36 +138,25 @@ class Maze:
         """Parts that the first junction separates, without the arms; none if there are loops."""
         if sum(len(self.neighbours(cell)) for cell in self.cells) != 2 * (len(self.cells) - 1):
             return []
-        removed = set().union(*self.arms) if self.arms else set[int]()
         trunk, cell = [self.start], self.start
         while len(onward := [n for n in self.neighbours(cell) if n not in trunk]) == 1:
             cell = onward[0]
             trunk.append(cell)
-        left = set(range(len(self.cells))) - removed - {self.number[c] for c in trunk}
+        left = set(range(len(self.cells))).difference(*self.arms, [self.number[c] for c in trunk])
         branches: list[set[int]] = []
         while left:
-            branch, queue = set[int](), [min(left)]
-            while queue:
-                i = queue.pop()
-                if i in left:
-                    left.remove(i)
-                    branch.add(i)
-                    queue += [self.number[n] for n in self.neighbours(self.cells[i])]
-            branches.append(branch)
+            branch = [min(left)]
+            for i in branch:  # which grows
+                left.discard(i)
+                branch += left & {self.number[n] for n in self.neighbours(self.cells[i])}
+            branches.append(set(branch))
         return branches
 
     @cached_property
     def walls(self) -> NDArray[np.float64]:
         """Unit wall segments, (W, 2 ends, 2), each once."""
-        segments: set[tuple[Cell, Cell]] = set()
-        for x, y in self.cells:
-            corners = {UP: ((-1, 1), (1, 1)), RIGHT: ((1, -1), (1, 1))}
-            corners |= {DOWN: ((-1, -1), (1, -1)), LEFT: ((-1, -1), (-1, 1))}
-            for side, ends in corners.items():
-                if not self.is_open((x, y), side):  # doubled coordinates are exact as integers
-                    a, b = ((2 * x + dx, 2 * y + dy) for dx, dy in ends)
-                    segments.add((a, b))
-        return np.array(sorted(segments)) / 2
+        cell, side = np.nonzero(self._next[:, :STAY] < 0)
+        return np.unique(self.centres[cell, None] + WALLS[side], axis=0)
 
     @cached_property
     def moments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -20,19 +19,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from comsd.envs.base import Array, Mask, Step
+from comsd.envs.base import Step
 from comsd.envs.simulation import (
     WARNINGS,
     BatchedSimulation,
     Doubles,
     Readings,
-    Simulations,
     SingleSimulation,
     UnstableError,
     disable_timer,
 )
 from comsd.errors import RunError
-from comsd.types import ObsSpec
+from comsd.types import Array, Mask, ObsSpec
 
 RewardFn = Callable[[Readings], float]  # of one simulation: for so few numbers arrays are slow
 
@@ -40,13 +38,8 @@ HORIZON = 1000  # control steps of every episode
 NO_ACTUATION = mujoco.mjtDisableBit.mjDSBL_ACTUATION.value
 # Same numbers in less time: one robot is one island with too few geoms for a bounding volume tree.
 NO_SEARCH = mujoco.mjtDisableBit.mjDSBL_ISLAND | mujoco.mjtDisableBit.mjDSBL_MIDPHASE
-MOTION_FIELDS = (
-    "qpos",
-    "xpos",
-    "xmat",
-    "sensordata",
-    "subtree_angmom",
-)  # pose, height, speed, spin
+# Of mjData, for pose, height, speed and spin.
+MOTION_FIELDS = ("qpos", "xpos", "xmat", "sensordata", "subtree_angmom")
 UNSTABLE = [i for i, name in enumerate(WARNINGS) if "BAD" in name]
 
 
@@ -70,7 +63,7 @@ class Robot(ABC):
             self.model: mujoco.MjModel = spec.compile()
         assert self.model.ntree == 1, "one robot, nothing else that moves"
         self.model.opt.disableflags |= NO_SEARCH
-        self.torso = self.body("torso")
+        self.torso: int = self.model.body("torso").id
 
     def edit(self, spec: mujoco.MjSpec) -> None:  # noqa: B027 (optional)
         """Change the model before it is compiled."""
@@ -97,9 +90,6 @@ class Robot(ABC):
     def spin(self, x: Readings) -> Doubles:
         """Rotation, in `spin_unit`."""
 
-    def body(self, name: str) -> int:
-        return self.model.body(name).id
-
     def sensor(self, name: str) -> int:
         """Index of the sensor's first number in `sensordata`."""
         return int(self.model.sensor(name).adr[0])
@@ -115,24 +105,11 @@ class Robot(ABC):
         self.forward_unactuated(data)
 
 
-@cache
 def model_file(name: str) -> Path:
     found = find_spec("dm_control")  # finds the package without importing it
     if found is None or not found.submodule_search_locations:
         raise RunError("the robots' models come with dm_control, which is not installed")
     return Path(found.submodule_search_locations[0]) / "suite" / f"{name}.xml"
-
-
-def random_joints(model: mujoco.MjModel, data: mujoco.MjData, rng: np.random.RandomState) -> None:
-    """Limited joints anywhere in their range, free hinges at any angle, slides where they are."""
-    for joint in range(model.njnt):
-        if model.jnt_limited[joint]:
-            low, high = model.jnt_range[joint]
-        elif model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE.value:
-            low, high = -np.pi, np.pi
-        else:
-            continue
-        data.qpos[model.jnt_qposadr[joint]] = rng.uniform(low, high)
 
 
 class RobotEnv:
@@ -150,7 +127,14 @@ class RobotEnv:
         self.num_envs = num_envs = len(seeds)
         self.reward_fn = robot.tasks[task] if task else None
         self.title = f"{robot.name}_{task}" if task else robot.name
-        self.simulations = self.make_simulations(robot.fields + (MOTION_FIELDS if motion else ()))
+        fields = robot.fields + (MOTION_FIELDS if motion else ())
+        if num_envs == 1:
+            self.simulations = SingleSimulation(robot.model, robot.substeps, fields)
+        else:
+            threads = min(num_envs, torch.get_num_threads())  # the process's share of the cores
+            self.simulations = BatchedSimulation(
+                robot.model, robot.substeps, fields, num_envs, threads
+            )
         self.control, self.readings = self.simulations.control, self.simulations.readings
         self.by_env = [{name: x[i] for name, x in self.readings.items()} for i in range(num_envs)]
         low, high = robot.model.actuator_ctrlrange.astype(np.float32).T
@@ -164,13 +148,6 @@ class RobotEnv:
         raw = np.zeros(dim, np.float32), np.ones(dim, np.float32)  # networks get raw observations
         self.obs_spec = ObsSpec((dim,), "float32", *raw)
         self.set_clock(np.zeros(num_envs, np.int64))
-
-    def make_simulations(self, fields: Sequence[str]) -> Simulations:
-        model, substeps = self.robot.model, self.robot.substeps
-        if self.num_envs == 1:
-            return SingleSimulation(model, substeps, fields)
-        threads = min(self.num_envs, torch.get_num_threads())  # the process's share of the cores
-        return BatchedSimulation(model, substeps, fields, self.num_envs, threads)
 
     # A step only increments `now`, which is cheaper than an array of clocks.
 

@@ -12,9 +12,10 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from comsd.envs.mujoco import Robot, random_joints
+from comsd.envs.mujoco import Robot
 from comsd.envs.simulation import Doubles, Readings
 
+HINGE = mujoco.mjtJoint.mjJNT_HINGE.value
 XX, XZ, ZX, ZZ = 0, 2, 6, 8  # entries of a rotation matrix, row by row
 STEEPNESS = float(np.sqrt(-2 * np.log(0.1)))  # of a Gaussian that is 0.1 at 1
 
@@ -40,6 +41,18 @@ class Planar(Robot):
     def __init__(self) -> None:
         super().__init__()
         self.velocity = self.sensor("torso_subtreelinvel")
+
+    def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
+        """Limited joints anywhere in their range, free hinges at any angle, slides stay."""
+        model = self.model
+        for joint in range(model.njnt):
+            if model.jnt_limited[joint]:
+                low, high = model.jnt_range[joint]
+            elif model.jnt_type[joint] == HINGE:
+                low, high = -np.pi, np.pi
+            else:
+                continue
+            data.qpos[model.jnt_qposadr[joint]] = rng.uniform(low, high)
 
     def speed(self, x: Readings) -> Doubles:
         return x["sensordata"][..., self.velocity]
@@ -69,9 +82,6 @@ class Walker(Planar):
             "flip": lambda x: self.moving(x, ramp(0, 5, self.spin(x))),
         }
 
-    def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
-        random_joints(self.model, data, rng)
-
     def observe(self, x: Readings) -> list[Doubles]:
         xmat = x["xmat"]
         orientations = xmat.reshape(len(xmat), -1).take(self.orientations, 1)
@@ -95,7 +105,7 @@ class Hopper(Planar):
 
     def __init__(self) -> None:
         super().__init__()
-        self.foot = self.body("foot")
+        self.foot: int = self.model.body("foot").id
         self.touch = contiguous([self.sensor("touch_toe"), self.sensor("touch_heel")])
         self.tasks = {
             "hop": lambda x: ramp(0, 2, self.scalar_speed(x)) if self.stands(x) else 0.0,
@@ -103,9 +113,6 @@ class Hopper(Planar):
             "hop_backward": lambda x: ramp(0, 2, -self.scalar_speed(x)) if self.stands(x) else 0.0,
             "flip_backward": lambda x: ramp(0, 5, -self.spin(x)) if self.stands(x) else 0.0,
         }
-
-    def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
-        random_joints(self.model, data, rng)
 
     def observe(self, x: Readings) -> list[Doubles]:
         return [x["qpos"][:, 1:], x["qvel"], np.log1p(x["sensordata"][:, self.touch])]
@@ -158,15 +165,15 @@ class Quadruped(Robot):
         self.toes = self.sensors_of(kinds.mjSENS_FORCE, kinds.mjSENS_TORQUE)
         self.velocity = self.sensors_of(kinds.mjSENS_VELOCIMETER)
         self.gyro = self.sensors_of(kinds.mjSENS_GYRO)
-        self.centre = self.sensor("center_of_mass")
-        hinges = self.model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE.value
+        self.centre = self.sensor("center_of_mass") + 2  # its height
+        hinges = self.model.jnt_type == HINGE
         self.angles = contiguous(self.model.jnt_qposadr[hinges])
         self.rates = contiguous(self.model.jnt_dofadr[hinges])
         self.tasks = {
             "stand": self.upright,
             "walk": lambda x: self.upright(x) * ramp(-0.5, 0.5, self.speed(x)),
             "run": lambda x: self.upright(x) * ramp(-5, 5, self.speed(x)),
-            "jump": lambda x: self.upright(x) * ramp(-1, 1, self.centre_height(x)),
+            "jump": lambda x: self.upright(x) * ramp(-1, 1, x["sensordata"].item(self.centre)),
         }
 
     def edit(self, spec: mujoco.MjSpec) -> None:
@@ -220,9 +227,6 @@ class Quadruped(Robot):
         """About the vertical, positive to the left; the gyro is in the torso's frame."""
         vertical = x["xmat"][..., self.torso, ZX:]  # in the torso's frame
         return (vertical * x["sensordata"][..., self.gyro]).sum(-1)
-
-    def centre_height(self, x: Readings) -> float:
-        return x["sensordata"].item(self.centre + 2)
 
     def upright(self, x: Readings) -> float:
         return ramp(-1, 1, x["xmat"].item(self.torso, ZZ))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
 
 import mujoco
 import numpy as np
@@ -35,25 +34,6 @@ class UnstableError(Exception):
         self.sim = sim
 
 
-class Simulations(Protocol):
-    control: Doubles  # (N, A), to be written before a step
-    readings: Readings  # with a row for each, overwritten by every step
-
-    def begin(self, init: InitFn, sims: Iterable[int]) -> Readings:
-        """Start episodes in some simulations; returns their readings, in the same order."""
-        ...
-
-    def step(self) -> None:
-        """One control step; raises UnstableError."""
-        ...
-
-    def state(self) -> Doubles:
-        """The complete state, a row for each."""
-        ...
-
-    def restore(self, state: Doubles) -> None: ...
-
-
 class SingleSimulation:
     """One simulation. Sensors are computed only in substeps that the readings depend on."""
 
@@ -61,7 +41,8 @@ class SingleSimulation:
         self.model, self.sensorless = model, model.__copy__()
         self.sensorless.opt.disableflags |= NO_SENSORS
         self.data = mujoco.MjData(model)
-        self.control = self.data.ctrl[None]
+        self.control: Doubles = self.data.ctrl[None]  # (1, A), to be written before a step
+        # With a row for each simulation, overwritten by every step.
         self.readings: Readings = {name: getattr(self.data, name)[None] for name in fields}
         self.warnings = self.data.warning.number
         # Force sensors show the last substep, which must then be a whole one.
@@ -70,12 +51,14 @@ class SingleSimulation:
         assert self.sensorless_substeps >= 0, "force sensors need two substeps"
 
     def begin(self, init: InitFn, sims: Iterable[int]) -> Readings:
+        """Start episodes in some simulations; returns their readings, in the same order."""
         for sim in sims:
             init(sim, self.data)
             self.warnings[:] = 0  # `init` has checked its own
         return self.readings
 
     def step(self) -> None:
+        """One control step; raises UnstableError."""
         data = self.data
         try:
             mj_step2(self.sensorless, data)
@@ -90,6 +73,7 @@ class SingleSimulation:
             raise UnstableError(0, f"MuJoCo warns {WARNINGS[np.flatnonzero(self.warnings)[0]]}")
 
     def state(self) -> Doubles:
+        """The complete state, a row for each."""
         state = np.empty((1, mujoco.mj_stateSize(self.model, STATE)))
         mujoco.mj_getState(self.model, self.data, state[0], STATE)
         return state
@@ -108,18 +92,16 @@ class BatchedSimulation:
         self.model, self.substeps = model, substeps
         self.batch = Batch(model, number, nthread=threads, persistent=True)
         self.starts = [mujoco.MjData(model) for _ in range(number)]
-        self.control = self.batch.bind("ctrl")
+        self.control: Doubles = self.batch.bind("ctrl")
         self.readings: Readings = {name: self.batch.bind(name) for name in fields}
 
     def begin(self, init: InitFn, sims: Iterable[int]) -> Readings:
-        begun = []
-        for sim in sims:
-            data = self.starts[sim]
+        begun = [(sim, self.starts[sim]) for sim in sims]
+        for sim, data in begun:
             init(sim, data)
             mujoco.mj_getState(self.model, data, self.batch.state[sim], STATE)
-            begun.append(data)
         # Not from the batch: its state does not contain the forces of the initial readings.
-        return {name: np.stack([getattr(d, name) for d in begun]) for name in self.readings}
+        return {name: np.stack([getattr(d, name) for _, d in begun]) for name in self.readings}
 
     def step(self) -> None:
         try:

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from comsd.envs.base import Array, Env, Mask, PolicyFn, Step
+from comsd.envs.base import Env, Step
 from comsd.skills import SkillSpace
+from comsd.types import Array, Mask, PolicyFn
 
 
 class SkillEnv:

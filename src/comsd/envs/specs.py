@@ -32,10 +32,6 @@ class EnvSpec:
     agents: dict[str, dict[str, Values]]  # the default first; agent -> preset -> agent.*, train.*
     tasks: tuple[str, ...] = ()  # environments with the same body and a reward
 
-    @property
-    def default_agent(self) -> str:
-        return next(iter(self.agents))
-
 
 OURS = "ours"
 TESTS = "a few seconds, for tests"
@@ -50,30 +46,20 @@ SMOKE_CYCLE = 10 * maze.HORIZON
 MAZE_PRESETS = {
     "paper": sourced("authors' maze code: 50 epochs of 50 cycles", run__steps=2500 * CYCLE),
     "lite": sourced("measured: results/maze shows what 2500 cycles add", run__steps=500 * CYCLE),
-    "smoke": sourced(
-        TESTS,
-        run__steps=4 * SMOKE_CYCLE,
-        run__evaluate_every=2 * SMOKE_CYCLE,
-        run__log_every=SMOKE_CYCLE,
-        run__checkpoint_every=2 * SMOKE_CYCLE,
-        run__rollouts=5,
-    ),
+    "smoke": sourced(TESTS, run__steps=4 * SMOKE_CYCLE, run__evaluate_every=2 * SMOKE_CYCLE)
+    | sourced(TESTS, run__log_every=SMOKE_CYCLE, run__checkpoint_every=2 * SMOKE_CYCLE)
+    | sourced(TESTS, run__rollouts=5),
 }
 MAZE_PPO: dict[str, Values] = {
     "paper": {},
     "lite": {},
     "smoke": sourced(TESTS, train__envs=10, agent__minibatches=2),
 }
-MAZE_DDPG_VALUES = sourced(
-    OURS,
-    agent__hidden=128,
-    agent__lr=1e-3,
-    train__envs=10,
-    train__batch_size=256,
-    train__n_step=1,
-    train__hold=maze.HORIZON,  # one skill per episode, as with PPO
-    train__random_steps=1000,
-    train__update_every=10,
+MAZE_DDPG_VALUES = (
+    sourced(OURS, agent__hidden=128, agent__lr=1e-3)
+    | sourced(OURS, train__envs=10, train__batch_size=256, train__n_step=1)
+    | sourced(OURS, train__hold=maze.HORIZON)  # one skill per episode, as with PPO
+    | sourced(OURS, train__random_steps=1000, train__update_every=10)
 )
 MAZE_DDPG = {
     "paper": MAZE_DDPG_VALUES,
@@ -111,13 +97,8 @@ ROBOT_TASKS = {
 
 LITE = sourced(ONE_CORE, method__hidden=256)
 SMOKE = sourced(
-    TESTS,
-    run__log_every=200,
-    run__evaluate_every=600,
-    run__checkpoint_every=400,
-    run__rollouts=1,
-    method__hidden=32,
-)
+    TESTS, run__log_every=200, run__evaluate_every=600, run__checkpoint_every=400
+) | sourced(TESTS, run__rollouts=1, method__hidden=32)
 ROBOT_PRESETS = {
     "paper": sourced(TABLE, run__steps=2_000_000),
     "lite": LITE | sourced(ONE_CORE, run__steps=300_000),
@@ -131,14 +112,8 @@ TASK_PRESETS = {
 ROBOT_DDPG: dict[str, Values] = {
     "paper": {},
     "lite": sourced(ONE_CORE, agent__hidden=256, train__batch_size=256, train__update_every=4),
-    "smoke": sourced(
-        TESTS,
-        agent__hidden=32,
-        train__batch_size=32,
-        train__update_every=4,
-        train__random_steps=200,
-        train__replay=1000,
-    ),
+    "smoke": sourced(TESTS, agent__hidden=32, train__batch_size=32, train__update_every=4)
+    | sourced(TESTS, train__random_steps=200, train__replay=1000),
 }
 ROBOT_PPO_VALUES = sourced(
     OURS, train__envs=8, agent__epochs=10, agent__minibatches=32, agent__gae_lambda=0.95
@@ -199,14 +174,8 @@ def task_spec(domain: str, task: str) -> EnvSpec:
     )
 
 
-ENVS: dict[str, EnvSpec] = {
-    spec.name: spec for spec in (*map(maze_spec, maze.MAZES), *map(robot_spec, ROBOT_TASKS))
-}
-TASKS: dict[str, EnvSpec] = {
-    spec.name: spec
-    for domain, tasks in ROBOT_TASKS.items()
-    for spec in (task_spec(domain, task) for task in tasks)
-}
+ENVS = {spec.name: spec for spec in (*map(maze_spec, maze.MAZES), *map(robot_spec, ROBOT_TASKS))}
+TASKS = {f"{robot}_{t}": task_spec(robot, t) for robot, tasks in ROBOT_TASKS.items() for t in tasks}
 
 
 def env_spec(name: str, kind: str = "env") -> EnvSpec:

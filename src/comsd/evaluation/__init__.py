@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from comsd.config import choose
-from comsd.evaluation.base import EvaluatedRun, Evaluator
+from comsd.evaluation.base import Evaluator
 from comsd.evaluation.maze import MazeEvaluator
 from comsd.evaluation.robots import RobotEvaluator
 from comsd.evaluation.tasks import TaskEvaluator
+from comsd.runs import Run
 
-EVALUATORS: dict[str, Callable[[EvaluatedRun], Evaluator]] = {
-    "maze": MazeEvaluator,
-    "robots": RobotEvaluator,
-    "tasks": TaskEvaluator,
-}
+EVALUATORS = {"maze": MazeEvaluator, "robots": RobotEvaluator, "tasks": TaskEvaluator}
 
 
-def make_evaluator(run: EvaluatedRun) -> Evaluator:
+def make_evaluator(run: Run) -> Evaluator:
     return choose("family of the environment", run.spec.families[0], EVALUATORS)(run)
-
-
-__all__ = ["EVALUATORS", "EvaluatedRun", "Evaluator", "make_evaluator"]

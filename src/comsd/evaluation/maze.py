@@ -6,24 +6,26 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
+from scipy.spatial.distance import pdist
 from scipy.special import entr
-from torch import Tensor
 
-from comsd.agents.base import Policy, make_policy_fn
+from comsd.agents.base import Policy
 from comsd.envs.maze import MAZES, Maze, MazeEnv
-from comsd.evaluation.base import EvaluatedRun, evaluation_seed
-from comsd.methods.base import Method
+from comsd.evaluation.base import Evaluator, Values, policy_fn_of
+from comsd.runs import Run
 from comsd.skills import SkillSpace
-from comsd.training.rollout import StopFn, Stopped, never, random_policy_fn, rollout
+from comsd.training.rollout import StopFn, never, rollout
+from comsd.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Paths = NDArray[np.float32]  # (skills, rollouts, time, 2)
 Cells = NDArray[np.int64]
 
 OWNED = 0.5  # a skill owns a place when at least this share of its rollouts ends there
@@ -75,33 +77,28 @@ def maze_rollouts(
     greedy: bool = False,
     random_start: bool = False,
     stopped: StopFn = never,
-) -> tuple[NDArray[np.float32], Cells]:
-    """Positions (skills, rollouts, time, 2) and the cells they are in, (skills, rollouts, time).
+) -> tuple[Paths, Cells]:
+    """Positions and the cells they are in, (skills, rollouts, time).
 
     Without a policy, actions are uniformly random. Cells are the environment's: a position rounded
     to float32 may lie on a wall.
     """
-    skills = space.grid(space.dim)
+    skills = space.grid(space.dim).repeat_interleave(per_skill, 0)
     env_seed, action_seed = np.random.SeedSequence(seed).generate_state(2)
     rng = np.random.default_rng(action_seed)
-    env = MazeEnv(maze, len(skills) * per_skill, int(env_seed), fixed_start=not random_start)
-    if policy is None:
-        policy_fn = random_policy_fn(env.action_dim, env.num_envs, rng)
-    else:
-        skill = skills.repeat_interleave(per_skill, 0)
-        policy_fn = make_policy_fn(policy, skill, None if greedy else rng)
+    env = MazeEnv(maze, len(skills), int(env_seed), fixed_start=not random_start)
+    policy_fn = policy_fn_of(env, policy, skills, rng, noise=not greedy)
     path, cells = [], [np.full(env.num_envs, maze.number[maze.start])]
     for step in rollout(env, policy_fn, stopped=stopped):
         path += [step.next_obs] if path else [step.obs, step.next_obs]
         cells.append(env.cell)
-    shape = len(skills), per_skill, len(path)
+    shape = -1, per_skill, len(path)
     return np.stack(path, 1).reshape(*shape, 2), np.stack(cells, 1).reshape(shape)
 
 
-def entropy(counts: NDArray[Any], base: float = math.e) -> float:
-    """Of the distribution that the counts are proportional to."""
-    share = counts[counts > 0] / counts.sum()
-    return float(-(share * np.log(share)).sum() / math.log(base))
+def entropy(counts: NDArray[Any]) -> float:
+    """Of the distribution that the counts are proportional to, in nats."""
+    return float(entr(counts / counts.sum()).sum())
 
 
 def corrected_information(label: Cells, value: Cells) -> float:
@@ -127,31 +124,19 @@ def identification(ends: NDArray[np.float32], label: Cells) -> float:
     return float((first == label).mean())
 
 
-def jensen_shannon(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Distance in [0, 1] between distributions along the last axis: the root of their divergence
-    in bits."""
-    divergence = entr((p + q) / 2) - (entr(p) + entr(q)) / 2
-    return np.sqrt(np.maximum(divergence.sum(-1) / math.log(2), 0.0))
+def jensen_shannon(distributions: NDArray[np.float64]) -> NDArray[np.floating]:
+    """Distances in [0, 1] of all pairs of rows: the roots of their divergences in bits."""
+    return pdist(distributions, "jensenshannon") / math.sqrt(math.log(2))
 
 
 def owners(ends: Cells, places: list[set[int]]) -> list[int | None]:
     """The skill with the largest share of its rollouts ending in each place, if it owns it."""
-    result: list[int | None] = []
-    for place in places:
-        share = np.isin(ends, list(place)).mean(1)  # (skills,)
-        best = int(share.argmax())
-        result.append(best if share[best] >= OWNED else None)
-    return result
+    shares = [np.isin(ends, list(place)).mean(1) for place in places]  # of each skill
+    return [int(share.argmax()) if share.max() >= OWNED else None for share in shares]
 
 
-def maze_metrics(
-    maze: Maze,
-    paths: NDArray[np.float32],
-    cells: Cells,
-    seed: int = 0,
-    stopped: StopFn = never,
-) -> dict[str, float]:
-    """All metrics of the result of `maze_rollouts`; raises `Stopped` as they do."""
+def maze_metrics(maze: Maze, paths: Paths, cells: Cells, seed: int = 0) -> Values:
+    """All metrics of the result of `maze_rollouts`."""
     num_skills, per_skill, length = cells.shape
     num_cells, log_skills = len(maze.cells), math.log(num_skills)
     label = np.repeat(np.arange(num_skills), per_skill)
@@ -162,14 +147,8 @@ def maze_metrics(
     time = np.random.default_rng(seed).integers(1, length, size=(num_skills, per_skill, 1))
     at_random_time = np.take_along_axis(cells, time, 2)
     arms, branches = owners(ends, maze.arms), owners(ends, maze.branches)
-    rows = []
-    for i in range(num_skills - 1):
-        if stopped():
-            raise Stopped
-        rows.append(jensen_shannon(share[i], share[i + 1 :]))
-    distances = np.concatenate(rows)
-    visited = share.sum(0) > 0
-    territory = np.bincount(share.argmax(0)[visited], minlength=num_skills)
+    distances = jensen_shannon(share)
+    territory = np.bincount(share.argmax(0)[share.any(0)], minlength=num_skills)
     owned = [o for o in arms + branches if o is not None]
     return {
         "occupancy_entropy": entropy(counts.sum(0)) / math.log(num_cells),
@@ -190,45 +169,44 @@ def maze_metrics(
     }
 
 
-class MazeEvaluator:
+class MazeEvaluator(Evaluator):
     """`run.rollouts` rollouts of every skill, always the same ones for the same run."""
 
-    meanings: ClassVar[dict[str, str]] = MEANINGS
-    at_start: ClassVar[bool] = False
-    progress_metrics: dict[str, str] = {
+    meanings = MEANINGS
+    progress_metrics = {
         "occupancy_entropy": "coverage",
         "identification": "5-NN",
         "end_information": "I(z;end)",
     }
 
-    def __init__(self, run: EvaluatedRun) -> None:
-        settings = run.config.run
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
         self.maze = MAZES[run.spec.name.removeprefix("maze-")]
-        self.space, self.per_skill = run.space, settings.rollouts
-        self.seed = evaluation_seed(run)
-        claimed = run.spec.name == "maze-tree" and settings.space == "one-hot"
-        self.bounds = CLAIMS.get(settings.skills, {}) if claimed else {}
+        if run.spec.name == "maze-tree" and self.space.kind == "one-hot":
+            self.bounds = CLAIMS.get(self.space.dim, {})
 
-    def evaluate_during_training(
-        self, policy: Policy, method: Method, selected_skill: Tensor | None, stopped: StopFn
-    ) -> dict[str, float] | None:
-        try:
-            return self.metrics(policy, stopped)
-        except Stopped:
-            return None
+    def training_metrics(self, trainer: Trainer) -> Values:
+        return self.evaluate(trainer.policy)
 
-    def evaluate(self, policy: Policy | None, **options: bool) -> dict[str, float]:
-        return self.metrics(policy, never, **options)
-
-    def metrics(self, policy: Policy | None, stopped: StopFn, **options: bool) -> dict[str, float]:
-        paths, cells = maze_rollouts(
-            self.maze, policy, self.space, self.per_skill, self.seed, stopped=stopped, **options
-        )
-        return maze_metrics(self.maze, paths, cells, self.seed, stopped)
+    def evaluate(self, policy: Policy | None, **options: bool) -> Values:
+        given = self.maze, policy, self.space, self.rollouts, self.seed
+        paths, cells = maze_rollouts(*given, stopped=self.stopped, **options)
+        return maze_metrics(self.maze, paths, cells, self.seed)
 
     def draw(self, axes: Axes, policy: Policy) -> None:
+        """Rollouts in one colour per skill, inside the walls."""
+        from matplotlib.collections import LineCollection  # slow to import
+
         paths, _ = maze_rollouts(self.maze, policy, self.space, SHOWN, self.seed)
-        draw_maze(axes, self.maze, paths)
+        for skill, colour in zip(paths, skill_colours(len(paths)), strict=True):
+            lines = LineCollection(list(skill), colors=[colour], alpha=0.25, linewidths=1.5)
+            axes.add_collection(lines)
+            axes.scatter(*skill[:, -1].T, s=9, color=colour, zorder=2, linewidths=0)
+        axes.add_collection(LineCollection(list(self.maze.walls), colors="black", linewidths=2))
+        axes.plot(*self.maze.origin, "o", color="black", markersize=4)
+        axes.set_aspect("equal")
+        axes.autoscale_view()
+        axes.axis("off")
 
 
 def skill_colours(n: int) -> list[tuple[float, ...]]:
@@ -237,19 +215,3 @@ def skill_colours(n: int) -> list[tuple[float, ...]]:
     if n <= 20:  # the first n of a palette, as integers select them
         return [matplotlib.colormaps["tab10" if n <= 10 else "tab20"](i) for i in range(n)]
     return [tuple(c) for c in matplotlib.colormaps["turbo"](np.linspace(0, 1, n))]
-
-
-def draw_maze(axes: Axes, maze: Maze, paths: NDArray[np.float32]) -> None:
-    """Rollouts (skills, rollouts, time, 2) in one colour per skill, inside the walls."""
-    from matplotlib.collections import LineCollection
-
-    for skill, colour in zip(paths, skill_colours(len(paths)), strict=True):
-        axes.add_collection(
-            LineCollection(list(skill), colors=[colour], alpha=0.25, linewidths=1.5)
-        )
-        axes.scatter(*skill[:, -1].T, s=9, color=colour, zorder=2, linewidths=0)
-    axes.add_collection(LineCollection(list(maze.walls), colors="black", linewidths=2))
-    axes.plot(*maze.origin, "o", color="black", markersize=4)
-    axes.set_aspect("equal")
-    axes.autoscale_view()
-    axes.axis("off")

@@ -6,84 +6,60 @@ exploration noise, as in the paper, and without it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from comsd.agents.base import Policy, make_policy_fn
+from comsd.agents.base import Policy
 from comsd.errors import InputError
-from comsd.evaluation.base import EvaluatedRun, evaluation_seed
-from comsd.methods.base import Method
-from comsd.training.rollout import StopFn, Stopped, never, random_policy_fn, rollout
+from comsd.evaluation.base import Evaluator, Values, policy_fn_of
+from comsd.training.rollout import rollout
+from comsd.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Returns = NDArray[np.float64]  # (episodes,)
 
-class TaskEvaluator:
+
+class TaskEvaluator(Evaluator):
     """`run.rollouts` episodes, always from the same initial states for the same run."""
 
-    meanings: ClassVar[dict[str, str]] = {
+    meanings = {
         "return": "mean return of the episodes; 1000 is the most",
         "return_sd": "standard deviation over the episodes",
         "return_without_noise": "mean return with the controller's mean actions",
     }
-    at_start: ClassVar[bool] = True
-    progress_metrics: dict[str, str] = {"return": "return", "ddpg/q": "Q"}
+    at_start = True
+    progress_metrics = {"return": "return", "ddpg/q": "Q"}
 
-    def __init__(self, run: EvaluatedRun) -> None:
-        self.run, self.bounds = run, dict[str, float]()
-        self.combined = run.config.run.stage == "combine"
-        self.episodes = run.config.run.rollouts
-        self.seed = evaluation_seed(run)
-
-    def returns(
-        self,
-        policy: Policy | None,
-        skill: Tensor,
-        *,
-        noise: bool = False,
-        stopped: StopFn = never,
-    ) -> NDArray[np.float64]:
-        """(episodes,); without a policy, of random actions."""
-        env = self.run.make_env(self.episodes, self.seed, discount=1.0)
-        rng = np.random.default_rng(self.seed)
-        if policy is None:
-            policy_fn = random_policy_fn(env.action_dim, env.num_envs, rng)
-        else:
-            skills = skill.expand(self.episodes, -1)
-            policy_fn = make_policy_fn(policy, skills, rng if noise else None)
-        total = np.zeros(self.episodes)
-        for step in rollout(env, policy_fn, stopped=stopped):
+    def returns(self, policy: Policy | None, skill: Tensor, noise: bool = False) -> Returns:
+        """Without a policy, of random actions."""
+        env = self.run.make_env(self.rollouts, self.seed, discount=1.0)
+        rng, skills = np.random.default_rng(self.seed), skill.expand(self.rollouts, -1)
+        policy_fn = policy_fn_of(env, policy, skills, rng, noise=noise)
+        total = np.zeros(self.rollouts)
+        for step in rollout(env, policy_fn, stopped=self.stopped):
             total += np.where(step.alive, step.reward, 0)
         return total
 
-    def score(
-        self, policy: Policy | None, skill: Tensor, stopped: StopFn = never
-    ) -> dict[str, float]:
-        returns = self.returns(policy, skill, noise=self.combined, stopped=stopped)
+    def score(self, policy: Policy | None, skill: Tensor) -> Values:
+        combined = self.run.config.run.stage == "combine"
+        returns = self.returns(policy, skill, noise=combined)
         metrics = {"return": float(returns.mean()), "return_sd": float(returns.std())}
-        if self.combined:
-            without_noise = self.returns(policy, skill, stopped=stopped)
-            metrics["return_without_noise"] = float(without_noise.mean())
+        if combined:
+            metrics["return_without_noise"] = float(self.returns(policy, skill).mean())
         return metrics
 
-    def evaluate_during_training(
-        self, policy: Policy, method: Method, selected_skill: Tensor | None, stopped: StopFn
-    ) -> dict[str, float] | None:
-        if selected_skill is None:  # the selection is not complete
-            return {}
-        try:
-            return self.score(policy, selected_skill, stopped)
-        except Stopped:
-            return None
+    def training_metrics(self, trainer: Trainer) -> Values:
+        skill = trainer.selected_skill
+        return {} if skill is None else self.score(trainer.policy, skill)
 
-    def evaluate(self, policy: Policy | None, **options: bool) -> dict[str, float]:
-        if any(options.values()):
-            name = next(name for name, value in options.items() if value)
-            raise InputError(f"{name} is for pre-training runs; tasks are scored in one way")
+    def evaluate(self, policy: Policy | None, **options: bool) -> Values:
+        if wanted := [name for name, value in options.items() if value]:
+            raise InputError(f"{wanted[0]} is for pre-training runs; tasks are scored in one way")
         return self.score(policy, self.run.selected_skill)
 
     def draw(self, axes: Axes, policy: Policy) -> None:
@@ -94,8 +70,7 @@ class TaskEvaluator:
             if rows and name in rows[0]:
                 values = [float(row[name]) for row in rows]
                 axes.plot(steps, values, style, label=name.replace("_", " "), markersize=4)
-        axes.set_xlabel("environment steps")
-        axes.set_ylabel("return")
+        axes.set(xlabel="environment steps", ylabel="return")
         axes.set_ylim(0, 1.05 * axes.get_ylim()[1])  # from zero, with a margin above the curve
         if rows:
             axes.legend(frameon=False)

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from comsd.envs.base import Array, Env, Mask, PolicyFn
+from comsd.envs.base import Env
+from comsd.types import Array, Mask, PolicyFn
 
 
 class Stopped(Exception):  # noqa: N818 (not an error)
