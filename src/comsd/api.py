@@ -16,10 +16,8 @@ from comsd.evaluation import make_evaluator
 from comsd.plots import draw_skills
 from comsd.resolve import resolve, resolve_combine, resolve_finetune, resolve_scratch
 from comsd.runs import factory
-from comsd.runs.device import check_device
 from comsd.runs.run import Run, take_lock
-from comsd.training.logger import Logger
-from comsd.training.progress import Progress
+from comsd.training.logger import Logger, Progress
 from comsd.training.signals import graceful_stop
 from comsd.training.trainer import Trainer, TrainingLoop, prepare
 
@@ -103,7 +101,6 @@ def resume(run: Path | str, report: Report = silent, *, steps: int | None = None
     if steps is not None:
         opened.extend(steps)
     prepare(opened.config.run)
-    check_device(opened.config.run)
     with readable_failures(opened.path):
         env = opened.make_training_env()
         factory.check_possible(opened.config, env)
@@ -115,7 +112,6 @@ def _start(config: Config, path: Path | str | None, source: Run | None, report: 
     """A new run from its first step; nothing is created if it could not train."""
     s = config.run
     prepare(s)
-    check_device(s)
     env = factory.make_training_env(config, source)
     factory.check_possible(config, env)
     label = f"{s.method}-{s.skills}"

@@ -15,9 +15,8 @@ from comsd import gl
 from comsd.analysis.video import has_ffmpeg
 from comsd.errors import InputError
 from comsd.registry import ENVS
-from comsd.runs.device import has_bf16
 from comsd.runs.provenance import provenance
-from comsd.training.checks import check_compiler
+from comsd.training.checks import check_compiler, has_bf16
 
 
 @dataclass(frozen=True)

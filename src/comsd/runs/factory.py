@@ -19,6 +19,7 @@ from comsd.methods.base import Method, MethodConfig
 from comsd.methods.task import TaskReward
 from comsd.registry import AGENTS, METHODS, env_spec
 from comsd.skills import SPACES, SkillSpace
+from comsd.training.checks import check_device
 from comsd.training.trainer import Trainer, TrainSettings
 from comsd.types import ObsSpec, PolicyFn
 
@@ -61,7 +62,8 @@ def make_training_env(config: Config, source: SourceRun | None) -> Env:
 
 
 def check_possible(config: Config, env: Env) -> None:
-    """Say now what would fail later: memory, a compiler, an extra that is not installed."""
+    """Say now what would fail later: device, memory, compiler, an extra that is not installed."""
+    check_device(config.run)
     AGENTS[config.run.agent].check(config, make_space(config), env)
     if config.run.tensorboard and find_spec("tensorboard") is None:
         raise InputError(

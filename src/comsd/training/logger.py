@@ -1,12 +1,18 @@
-"""Where the figures of training go: tables, TensorBoard, progress."""
+"""Where the figures of training go: tables, TensorBoard, a live bar or lines of progress."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from comsd.training.progress import Progress
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+LINE_EVERY = 10.0  # seconds between lines when there is no terminal
+REFRESH = 0.2  # seconds between updates
 
 
 class Rows(Protocol):
@@ -33,12 +39,14 @@ class Logger:
             self.board = SummaryWriter(str(tensorboard), purge_step=start + 1)
 
     def __enter__(self) -> Logger:
-        self.progress.start()
+        if self.progress.bar:
+            self.progress.bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.progress.stop()
-        if self.board is not None:
+        if self.progress.bar:
+            self.progress.bar.stop()
+        if self.board:
             self.board.close()
 
     def log_metrics(self, step: int, values: Mapping[str, float], seconds: float) -> None:
@@ -50,10 +58,51 @@ class Logger:
         self._show(step, values, "evaluation/")
 
     def _show(self, step: int, values: Mapping[str, float], prefix: str) -> None:
-        if self.board is not None:
+        if self.board:
             for name, value in values.items():
                 self.board.add_scalar(prefix + name, value, step)
-        self.progress.show(values)
+        self.progress.figures |= values
+
+
+class Progress:
+    """A live bar on a terminal, a line now and then elsewhere."""
+
+    def __init__(
+        self, total: int, first: int, shown: Mapping[str, str], report: Callable[[str], None]
+    ) -> None:
+        """first: the step it continues from; shown: the short names of the figures on the line."""
+        self.total, self.first, self.shown, self.report = total, first, shown, report
+        self.figures: dict[str, float] = {}
+        self.began = self.last_line = time.monotonic()
+        self.last_shown = 0.0
+        self.bar: Bar | None = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+
+            self.bar = Bar(
+                "{task.percentage:>3.0f}%",
+                BarColumn(),
+                "{task.fields[speed]}",
+                TimeRemainingColumn(),
+                "{task.fields[figures]}",
+                console=Console(stderr=True),
+            )
+            self.task = self.bar.add_task("", total=total, completed=first, speed="", figures="")
 
     def advance(self, step: int) -> None:
-        self.progress.advance(step)
+        now = time.monotonic()
+        if now - self.last_shown < REFRESH and step < self.total:
+            return
+        self.last_shown = now
+        rate = (step - self.first) / max(now - self.began, 1e-9)
+        speed = f"{rate:,.0f} steps/s"
+        known = {short: self.figures.get(name) for name, short in self.shown.items()}
+        text = "  ".join(f"{short} {x:.2f}" for short, x in known.items() if x is not None)
+        if self.bar:
+            self.bar.update(self.task, completed=step, speed=speed, figures=text)
+        elif now - self.last_line >= LINE_EVERY or step >= self.total:
+            self.last_line = now
+            left = max(self.total - step, 0) / rate / 60
+            self.report(f"{step:,} of {self.total:,} steps, {speed}, {left:.1f} min left  {text}")
