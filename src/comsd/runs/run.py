@@ -111,6 +111,7 @@ class Run:
             raise RunError(f"{file} is damaged") from None
         self.spec: EnvSpec = env_spec(self.config.run.env)
         self.space: SkillSpace = factory.make_space(self.config)
+        self.checkpoints = self.path / "checkpoints"
         self.metrics = Table(self.path / "metrics.csv")
         self.evaluations = Table(self.path / "evaluations.csv")
         self.used_step = 0  # of the checkpoint that was read last
@@ -138,11 +139,10 @@ class Run:
 
     def copy_policy(self, place: Path) -> None:
         """Enough of this run to use its skills elsewhere."""
-        folder = self.path / "checkpoints"
         shutil.rmtree(place, ignore_errors=True)  # what a creation that was cut short left there
         place.mkdir()
         try:
-            checkpoint.copy(folder, place / "checkpoints", ["agent", "method"])
+            checkpoint.copy(self.checkpoints, place / "checkpoints", ["agent", "method"])
         except RunError as error:
             again = f"`comsd resume {self.path}` goes back to the checkpoint before it"
             raise RunError(f"{error}; {again}") from None
@@ -206,9 +206,8 @@ class Run:
 
     def _read(self, branch: str) -> dict[str, Any]:
         """One branch of the newest whole checkpoint."""
-        folder = self.path / "checkpoints"
-        places = sorted(checkpoint.found(folder))
-        state, problems = checkpoint.latest(folder, [branch])
+        places = sorted(checkpoint.found(self.checkpoints))
+        state, problems = checkpoint.latest(self.checkpoints, [branch])
         for problem in problems:
             warnings.warn(f"{problem}; using the checkpoint before it", stacklevel=4)
         self.used_step = int(places[-1 - len(problems)].name)
@@ -227,15 +226,14 @@ class Run:
     @property
     def reached(self) -> int:
         """The step of the newest checkpoint."""
-        places = checkpoint.found(self.path / "checkpoints")
-        return max((int(place.name) for place in places), default=0)
+        return max((int(place.name) for place in checkpoint.found(self.checkpoints)), default=0)
 
     @property
     def finished(self) -> bool:
         """Trained to the end, and the last evaluation made."""
         if self.reached < self.config.run.steps:
             return False
-        state = checkpoint.plain_state(self.path / "checkpoints" / f"{self.reached:012d}", "run")
+        state = checkpoint.plain_state(self.checkpoints / f"{self.reached:012d}", "run")
         return state is not None and not state.get("evaluation_due")
 
     def extend(self, steps: int) -> None:
@@ -244,13 +242,11 @@ class Run:
             raise InputError(f"steps is {steps}; run {self.path} is at {self.reached} already")
         with take_lock(self.path):
             if self.reached:  # what cannot go on would stay unfinished for good
-                state, _ = checkpoint.latest(self.path / "checkpoints")
+                state, _ = checkpoint.latest(self.checkpoints)
                 self.metrics.check(state["run"]["metrics"])
                 self.evaluations.check(state["run"]["evaluations"])
-            record = json.loads((self.path / "config.json").read_text())
             self.config = self.config.derive("run.steps", steps, "you")
-            record |= {"config": self.config.to_json(), "sources": self.config.sources}
-            checkpoint.write_json(self.path / "config.json", record)
+            self._record(config=self.config.to_json(), sources=self.config.sources)
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -280,7 +276,7 @@ class Run:
         checkpoint.flush(self.path)
         self._policy = None
         try:
-            return checkpoint.save(self.path / "checkpoints", trainer.steps, branches)
+            return checkpoint.save(self.checkpoints, trainer.steps, branches)
         except RunError as error:
             raise RunError(f"stopped at step {trainer.steps}: {error}") from None
 
@@ -289,20 +285,19 @@ class Run:
 
         Returns what else it remembers and what the user should know.
         """
-        folder = self.path / "checkpoints"
-        checkpoint.recover(folder)
-        if not checkpoint.found(folder):
+        checkpoint.recover(self.checkpoints)
+        if not checkpoint.found(self.checkpoints):
             notes = ["no checkpoint yet: starting from step 0"] if self.metrics.size else []
-            self._begin_with(provenance())
+            self._record(versions=provenance())  # which may have changed since it was created
             self.metrics.truncate(0)
             self.evaluations.truncate(0)
             return TrainingState(), notes
-        state, problems = checkpoint.latest(folder, set_aside=True)
+        state, problems = checkpoint.latest(self.checkpoints, set_aside=True)
         notes = [f"{problem}; continuing from the checkpoint before it" for problem in problems]
         try:
             trainer.load_state_dict(state)
         except (RuntimeError, KeyError, ValueError, TypeError):
-            raise InputError(f"the checkpoints in {folder} do not fit config.json") from None
+            raise InputError(f"the checkpoints of {self.path} do not fit config.json") from None
         before, now = state["run"].get("versions", {}), provenance()
         if changed := [name for name in now if before.get(name) != now[name]]:
             notes.append(f"other versions than before ({', '.join(changed)}): not exact to the bit")
@@ -311,9 +306,9 @@ class Run:
         due = state["run"].get("evaluation_due", False)
         return TrainingState(state["run"]["seconds"], due), notes
 
-    def _begin_with(self, versions: dict[str, str]) -> None:
-        """Note what the first step is made with, if that has changed since the run was created."""
+    def _record(self, **changes: Any) -> None:
+        """Change what config.json says."""
         file = self.path / "config.json"
         record = json.loads(file.read_text())
-        if record.get("versions") != versions:
-            checkpoint.write_json(file, record | {"versions": versions})
+        if record | changes != record:
+            checkpoint.write_json(file, record | changes)
