@@ -62,9 +62,7 @@ class Chunk:
         flat: dict[str, Tensor] = {}
         pack(self.tensors, self.name, flat)
         content = encode(flat)
-        aside = folder / f".tmp-{self.name}"
-        write_file(aside, content)
-        aside.rename(self.file(folder))
+        replace_file(self.file(folder), content)
         self.checksum = checksum(content)
         self.drop()
 
@@ -197,8 +195,6 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
     try:
         for chunk in chunks_of(state):
             chunk.write(folder / CHUNKS)
-        if (folder / CHUNKS).is_dir():
-            flush(folder / CHUNKS)
         tree, files = {}, {}
         for branch, value in state.items():
             tensors: dict[str, Tensor] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from operator import attrgetter
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import comsd
 from comsd.adaptation import combined_steps
@@ -87,7 +87,12 @@ def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
     usage = f"comsd {command} RUN --task TASK"
     task, stage, source = peek_option(argv, "--task"), command, None
     if wants_help(argv) and (task is None or argv[0].startswith("-")):
-        show_papers_values(command, usage)
+        layer, about = {}, ADAPTING + REFERENCE
+        if command == "combine":
+            layer, about = combined_steps("paper"), ADAPTING
+        example = next(iter(TASKS))
+        shown = resolve("task", example, "paper", command, layer)
+        show_help(usage, setting_options("task", example, None, command), about, shown)
     _, rest = pop_option(argv, "--task")
     if task is None:
         raise InputError(f"--task is missing: {usage}; `comsd envs` lists the tasks")
@@ -117,14 +122,6 @@ def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
     for last in run.evaluations.rows()[-1:]:
         print(f"return {float(last['return']):.1f} at step {int(last['step']):,}")
     say(f"done; `comsd evaluate {run.path}` scores it again and draws the curve")
-
-
-def show_papers_values(command: Literal["finetune", "combine"], usage: str) -> NoReturn:
-    layer = combined_steps("paper") if command == "combine" else {}
-    task = next(iter(TASKS))
-    shown = resolve("task", task, "paper", command, layer)
-    about = ADAPTING + REFERENCE if command == "finetune" else ADAPTING
-    show_help(usage, setting_options("task", task, None, command), about, shown)
 
 
 finetune, combine = partial(adapt, "finetune"), partial(adapt, "combine")

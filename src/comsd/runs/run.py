@@ -46,9 +46,8 @@ M = TypeVar("M", bound=nn.Module)
 
 def is_unused(path: Path) -> bool:
     """An empty directory, or one whose creation was cut short."""
-    return path.is_dir() and all(
-        p.name in ("config.json.tmp", "lock", "source") for p in path.iterdir()
-    )
+    begun = {"config.json.tmp", "lock", "source"}
+    return path.is_dir() and {p.name for p in path.iterdir()} <= begun
 
 
 def already_exists(path: Path, wanted: dict[str, dict[str, Any]]) -> InputError:
@@ -60,36 +59,32 @@ def already_exists(path: Path, wanted: dict[str, dict[str, Any]]) -> InputError:
         other = [f"{group}.{name}" for group, names in differs.items() for name in names]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return InputError(f"run {path} exists and is no run directory; {anew}")
-    if other:
-        names = f"{', '.join(other[:3])}{', ...' if other[3:] else ''}"
-        return InputError(
-            f"run {path} exists and is never overwritten: it is a run with other settings "
-            f"({names}); {anew}"
-        )
-    return InputError(
-        f"run {path} exists and is never overwritten: `comsd resume {path}` continues it, {anew}"
-    )
+    names = f"{', '.join(other[:3])}{', ...' if other[3:] else ''}"
+    differs = f"it is a run with other settings ({names}); {anew}"
+    same = f"`comsd resume {path}` continues it, {anew}"
+    return InputError(f"run {path} exists and is never overwritten: {differs if other else same}")
+
+
+def try_lock(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def take_lock(path: Path) -> IO[str]:
     """One writer per directory; the lock ends with the file that is returned, or its process."""
     file = (path / "lock").open("a+")
-    for attempt in range(LOCK_ATTEMPTS):
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if attempt + 1 < LOCK_ATTEMPTS:  # `in_use` takes it for a moment
-                time.sleep(0.05)
-                continue
-            file.seek(0)
-            raise InputError(
-                f"run {path} is in use by process {file.read().strip() or '?'}"
-            ) from None
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
-    return file
+    for _ in range(LOCK_ATTEMPTS):
+        if try_lock(file):
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            return file
+        time.sleep(0.05)  # `in_use` takes it for a moment
+    file.seek(0)
+    raise InputError(f"run {path} is in use by process {file.read().strip() or '?'}")
 
 
 class Run:
@@ -146,8 +141,8 @@ class Run:
         except RunError as error:
             again = f"`comsd resume {self.path}` goes back to the checkpoint before it"
             raise RunError(f"{error}; {again}") from None
-        record = json.loads((self.path / "config.json").read_text())
-        checkpoint.write_json(place / "config.json", record)
+        config = (self.path / "config.json").read_bytes()
+        checkpoint.replace_file(place / "config.json", config)
 
     # --- what the config describes -----------------------------------------------------------
 
@@ -253,14 +248,10 @@ class Run:
     @property
     def in_use(self) -> bool:
         """Is a process writing here?"""
-        try:
-            with (self.path / "lock").open("r+") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except FileNotFoundError:
-            pass
-        return False
+        if not (self.path / "lock").exists():
+            return False
+        with (self.path / "lock").open("r+") as file:
+            return not try_lock(file)
 
     def save(self, trainer: Trainer, state: TrainingState) -> Path:
         branches = trainer.state_dict()
