@@ -44,16 +44,7 @@ __all__ = [
 ]
 
 # Where the names are, the modules that are loaded fastest first.
-_MODULES = [
-    "errors",
-    "types",
-    "skills",
-    "methods.base",
-    "registry",
-    "runs.run",
-    "analysis",
-    "api",
-]  # fastest first
+_MODULES = ["errors", "types", "skills", "methods.base", "registry", "runs.run", "analysis", "api"]
 
 
 def __getattr__(name: str) -> Any:

@@ -65,7 +65,7 @@ def finetune(
     """
     if source is None:
         return _start(resolve_scratch(task, preset or "paper", **settings), run, None, report)
-    opened = _opened(source)
+    opened = load(source)
     return _start(resolve_finetune(opened, task, preset, **settings), run, opened, report)
 
 
@@ -84,12 +84,8 @@ def combine(
     A controller is trained on the task; its action is the skill. `adapt={"hold": 10}` makes a
     choice last.
     """
-    opened = _opened(source)
+    opened = load(source)
     return _start(resolve_combine(opened, task, preset, **settings), run, opened, report)
-
-
-def _opened(run: Run | Path | str) -> Run:
-    return run if isinstance(run, Run) else Run(run)
 
 
 def resume(run: Path | str, report: Report = silent, *, steps: int | None = None) -> Run:
@@ -155,9 +151,9 @@ def _train(run: Run, env: Env, report: Report) -> None:
             raise Interrupted(f"{at}; `comsd resume {run.path}` continues", stop.signal)
 
 
-def load(run: Path | str) -> Run:
+def load(run: Run | Path | str) -> Run:
     """Open a run to use its policy."""
-    return Run(run)
+    return run if isinstance(run, Run) else Run(run)
 
 
 @dataclass(frozen=True)
@@ -175,7 +171,7 @@ def evaluate(
     run: Run | Path | str, *, greedy: bool = False, random_start: bool = False
 ) -> Evaluation:
     """Roll out every skill, measure and draw. `greedy` takes mean actions."""
-    opened = _opened(run)
+    opened = load(run)
     prepare(opened.config.run)
     evaluator = make_evaluator(opened)
     with readable_failures(opened.path):
@@ -197,7 +193,7 @@ def analyse(
 
     `sweep` is the one drawn as strips of poses and filmed; all of them are measured.
     """
-    opened = _opened(run)
+    opened = load(run)
     if "robots" not in opened.spec.families:
         raise InputError(
             f"analyse is for the skills of robots and {opened.path} is a run on "

@@ -36,8 +36,8 @@ from comsd.registry import EnvSpec, env_spec
 from comsd.resolve import from_json
 from comsd.runs import factory
 from comsd.runs.provenance import provenance
-from comsd.runs.tables import Table
 from comsd.skills import SkillSpace
+from comsd.training.logger import Table
 from comsd.training.trainer import Trainer, TrainingState
 
 LOCK_ATTEMPTS = 5
