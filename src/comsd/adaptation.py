@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -58,14 +58,7 @@ class CombineSettings(Settings):
     )
 
 
-STAGES: dict[str, type[Settings]] = {
-    "pretrain": Settings,
-    "finetune": FinetuneSettings,
-    "combine": CombineSettings,
-    "scratch": Settings,
-}
-assert set(STAGES) == set(get_args(Stage))
-
+SETTINGS = {"finetune": FinetuneSettings, "combine": CombineSettings}  # by stage
 COMBINED_STEPS = {"paper": 2_000_000, "lite": 300_000}
 
 

@@ -91,12 +91,11 @@ def pack(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(tree, (list, tuple)):
         return [pack(value, f"{path}/{i}", tensors) for i, value in enumerate(tree)]
     if isinstance(tree, (Tensor, np.ndarray)):
-        kind = "tensor" if isinstance(tree, Tensor) else "array"
         tensor = torch.as_tensor(tree).detach().cpu().contiguous().clone()
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise RunError(f"not saved: {path.lstrip('/')} holds NaN or infinity")
         tensors[path] = tensor
-        return {"$" + kind: path}
+        return {"$tensor" if isinstance(tree, Tensor) else "$array": path}
     if isinstance(tree, Chunk):
         return {"$chunk": tree.name, "span": tree.span, "checksum": tree.checksum}
     return tree

@@ -120,16 +120,9 @@ def unknown(name: str, known: Mapping[str, tuple[Option, bool]], last: str) -> I
 
 
 def overrides_of(options: Sequence[Option], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What `comsd.pretrain` and the other verbs take: run settings by name, groups as dicts."""
-    overrides: dict[str, Any] = {}
-    for option in options:
-        if option.setting and option.name in given:
-            group, _, name = option.setting.partition(".")
-            if option.setting == "run.agent":
-                group, name = "agent", "name"
-            place = overrides if group == "run" else overrides.setdefault(group, {})
-            place[name] = given[option.name]
-    return overrides
+    """What `comsd.pretrain` and other verbs take: run settings by name, others by dotted name."""
+    chosen = [option for option in options if option.setting and option.name in given]
+    return {option.setting.removeprefix("run."): given[option.name] for option in chosen}
 
 
 def wants_help(argv: Sequence[str]) -> bool:

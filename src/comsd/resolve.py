@@ -42,7 +42,7 @@ def setting_classes(
         "method": config_class,
         "agent": AGENTS[agent].config_class,
         "train": AGENTS[agent].train_settings,
-        "adapt": adaptation.STAGES[stage],
+        "adapt": adaptation.SETTINGS.get(stage, Settings),
     }
 
 
@@ -57,15 +57,14 @@ def current_name(name: str, train: type[Settings]) -> str:
 
 
 def by_name(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """What the user says by dotted name: run settings come by name, other groups as dicts."""
+    """What the user says by dotted name: run settings come by name, other groups as dicts too."""
     values: dict[str, Any] = {}
     for key, value in overrides.items():
-        if isinstance(value, Mapping):
-            choose("group of settings", key, dict.fromkeys(GROUPS))
-            values |= {f"{key}.{name}": v for name, v in value.items()}
-        elif key == "agent" and isinstance(value, str):
-            values["agent.name"] = value
-        elif key in GROUPS:
+        group, dot, _ = key.partition(".")
+        if dot or isinstance(value, Mapping):
+            choose("group of settings", group, dict.fromkeys(GROUPS))
+            values |= {key: value} if dot else {f"{key}.{name}": v for name, v in value.items()}
+        elif key in GROUPS and not (key == "agent" and isinstance(value, str)):
             raise InputError(f"{key} settings are {value!r}; they must be a dict")
         else:
             values[f"run.{key}"] = value
