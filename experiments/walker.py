@@ -21,9 +21,7 @@ from tables import write_csv
 
 import comsd
 from comsd import Run, checkpoint
-from comsd.evaluation.robots import akd
-from comsd.evaluation.robots import RobotEvaluator
-from comsd.evaluation.sweeps import skill_sweeps
+from comsd.evaluation.robots import RobotEvaluator, akd, skill_sweeps
 
 ROOT = Path(__file__).parent.parent
 RUNS, RESULTS = ROOT / "runs" / "walker", ROOT / "results" / "walker"

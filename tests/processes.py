@@ -19,7 +19,6 @@ from comsd import checkpoint
 from comsd.cli import main
 from comsd.replay import COLUMNS
 from comsd.runs.run import Run
-from comsd.runs.tables import TIME_COLUMNS
 from comsd.training.off_policy import OffPolicyTrainer
 
 SMALL: dict[str, Any] = {
@@ -83,7 +82,7 @@ def fingerprint(path: Path) -> str:
         total.update(name.encode() + tensor.numpy().tobytes())
     for table in (run.metrics, run.evaluations):
         for row in csv.DictReader(table.path.open()):
-            kept = {k: v for k, v in row.items() if k not in TIME_COLUMNS}
+            kept = {k: v for k, v in row.items() if k != "seconds"}
             total.update(json.dumps(kept).encode())
     return total.hexdigest()
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from comsd.cli import main
-from comsd.runs.device import has_bf16
+from comsd.training.checks import has_bf16
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -17,8 +17,8 @@ from comsd.envs.specs import ROBOT_TASKS
 from comsd.errors import InputError, RunError
 from comsd.registry import AGENTS, ENVS, TASKS
 from comsd.resolve import from_json, resolve
-from comsd.runs.device import cpu_bf16_flags
 from comsd.runs.run import Run
+from comsd.training.checks import cpu_bf16_flags
 from processes import call
 
 
@@ -126,7 +126,7 @@ def test_bf16_needs_a_processor_that_has_it(
         cpuinfo.write_text(text)
         assert cpu_bf16_flags(cpuinfo) == flags
     assert cpu_bf16_flags(tmp_path / "none") == set()
-    monkeypatch.setattr("comsd.runs.device.has_bf16", lambda _: False)
+    monkeypatch.setattr("comsd.training.checks.has_bf16", lambda _: False)
     asked = f"pretrain comsd --env maze-tree --precision bf16 --run {tmp_path / 'run'}"
     code, _, err = call(asked, capsys)
     assert (code, err.count("\n")) == (2, 1)

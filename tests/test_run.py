@@ -27,7 +27,7 @@ from comsd.registry import METHODS
 from comsd.resolve import resolve
 from comsd.runs.provenance import commit
 from comsd.runs.run import Run, take_lock
-from comsd.runs.tables import TIME_COLUMNS, Table
+from comsd.training.logger import Table
 from comsd.training.on_policy import OnPolicyTrainer
 from comsd.training.signals import graceful_stop
 from processes import die_inside_a_save, newest
@@ -47,7 +47,7 @@ def fingerprint(path: Path) -> str:
     total.update(json.dumps(state, sort_keys=True).encode())
     for table in ("metrics.csv", "evaluations.csv"):
         for row in csv.DictReader((path / table).open()):
-            kept = {k: v for k, v in row.items() if k not in TIME_COLUMNS}
+            kept = {k: v for k, v in row.items() if k != "seconds"}
             total.update(json.dumps(kept).encode())
     return total.hexdigest()
 

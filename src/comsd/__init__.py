@@ -43,24 +43,16 @@ __all__ = [
     "resume",
 ]
 
-
-_ELSEWHERE = {  # what is not in `comsd.api`
-    "analysis": ["Analysis"],
-    "errors": ["InputError", "RunError"],
-    "methods.base": ["Method", "MethodConfig"],
-    "registry": ["METHODS", "make_task", "register_file"],
-    "runs.run": ["Run"],
-    "skills": ["Box", "OneHot", "SkillSpace", "Sphere"],
-    "types": ["Batch"],
-}
+# Where the names are, the modules that are loaded fastest first.
+_MODULES = ["errors", "types", "skills", "methods.base", "registry", "runs.run", "analysis", "api"]
 
 
 def __getattr__(name: str) -> Any:
     """Load the module of a name when it is first used: torch alone takes a second."""
     if name not in __all__:
         raise AttributeError(f"module 'comsd' has no attribute {name!r}")
-    module = next((module for module, names in _ELSEWHERE.items() if name in names), "api")
-    value = globals()[name] = getattr(import_module(f"comsd.{module}"), name)
+    modules = (import_module(f"comsd.{module}") for module in _MODULES)
+    value = globals()[name] = next(vars(m)[name] for m in modules if name in vars(m))
     return value
 
 

@@ -10,9 +10,10 @@ reward (`methods/task.py`) and in who chooses the skill (`training/skill_selecti
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -57,14 +58,7 @@ class CombineSettings(Settings):
     )
 
 
-STAGES: dict[str, type[Settings]] = {
-    "pretrain": Settings,
-    "finetune": FinetuneSettings,
-    "combine": CombineSettings,
-    "scratch": Settings,
-}
-assert set(STAGES) == set(get_args(Stage))
-
+SETTINGS = {"finetune": FinetuneSettings, "combine": CombineSettings}  # by stage
 COMBINED_STEPS = {"paper": 2_000_000, "lite": 300_000}
 
 
@@ -145,19 +139,17 @@ def finetune_layer(source: SourceRun, preset: str) -> Values:
 
 
 def combine_layer(source: SourceRun, preset: str) -> Values:
-    layer = inherited(source)
-    layer |= sourced("one controller, no skills", train__hold=source.spec.horizon)
-    return layer | combined_steps(preset)
+    hold = sourced("one controller, no skills", train__hold=source.spec.horizon)
+    return inherited(source) | hold | combined_steps(preset)
 
 
 def combined_steps(preset: str) -> Values:
-    if preset not in COMBINED_STEPS:
-        return {}
     origin = "paper, hyper-parameter table" if preset == "paper" else "for one CPU core"
-    return sourced(origin, run__steps=COMBINED_STEPS[preset])
+    steps = COMBINED_STEPS.get(preset)
+    return sourced(origin, run__steps=steps) if steps else {}
 
 
-def controller_discount(config: Config, source: SourceRun) -> Config:
+def with_controller_discount(config: Config, source: SourceRun) -> Config:
     """A choice lasts `hold` steps, which are discounted as such unless the user says otherwise."""
     how = config.adapt
     assert isinstance(how, CombineSettings)
@@ -169,40 +161,34 @@ def controller_discount(config: Config, source: SourceRun) -> Config:
     return config.derive("agent.discount", discount, "gamma^hold: a choice lasts hold steps")
 
 
-def rule_hold(config: Config, source: SourceRun) -> int:
-    """Steps between the moments at which the rule may choose."""
-    how, horizon = config.adapt, source.spec.horizon
+def with_rule(config: Config, source: SourceRun) -> Config:
+    """With the steps between the moments at which the rule may choose, if it can be used here."""
+    how, horizon, envs = config.adapt, source.spec.horizon, train_of(config).envs
     assert isinstance(how, FinetuneSettings)
-    if how.rule == "best-of-k":
+    method, hold = METHODS[source.config.run.method], horizon
+    if how.rule == "regress":
+        hold = 50
+        if method.regress_skill is Method.regress_skill:
+            raise InputError(f"rule is 'regress', but {method.name} has no features for it")
+        if math.ceil(how.regress_after / (hold * envs)) * hold * envs >= config.run.steps:
+            after, steps = how.regress_after, config.run.steps
+            raise InputError(f"regress_after is {after}; it must be less than steps {steps}")
+    elif how.rule == "best-of-k":
         share = train_of(config).random_steps // how.tries
-        return min(max(1, share), horizon)  # an episode each, or an equal part of one
-    if how.rule == "resample":
-        return train_of(source.config).hold
-    return 50 if how.rule == "regress" else horizon
-
-
-def check_rule(config: Config, source: SourceRun) -> None:
-    how, method = config.adapt, METHODS[source.config.run.method]
-    assert isinstance(how, FinetuneSettings)
-    if how.rule == "regress" and method.regress_skill is Method.regress_skill:
-        raise InputError(f"rule is 'regress', but {method.name} has no features for it")
-    hold, envs, horizon = train_of(config).hold, train_of(config).envs, source.spec.horizon
-    last = -(-how.regress_after // (hold * envs)) * hold * envs
-    if how.rule == "regress" and last >= config.run.steps:
-        raise InputError(
-            f"regress_after is {how.regress_after}; it must be less than steps {config.run.steps}"
-        )
-    last = -(-how.tries // envs) * hold * envs
-    if how.rule == "best-of-k" and (horizon % hold or last >= config.run.steps):
-        raise InputError(
-            f"tries is {how.tries}; train.random_steps / tries must be an episode of {horizon} "
-            "steps or an even part of one, and all tries must fit into steps"
-        )
-    if how.rule == "fixed" and method.default_skill(source.space) is None:
+        hold = min(max(1, share), horizon)  # an episode each, or an equal part of one
+        if horizon % hold or math.ceil(how.tries / envs) * hold * envs >= config.run.steps:
+            raise InputError(
+                f"tries is {how.tries}; train.random_steps / tries must be an episode of {horizon} "
+                "steps or an even part of one, and all tries must fit into steps"
+            )
+    elif how.rule == "resample":
+        hold = train_of(source.config).hold
+    elif how.rule == "fixed" and method.default_skill(source.space) is None:
         raise InputError(
             f"rule is 'fixed', but {source.space.kind} skills have none that stands out; "
             "allowed: random, resample, best-of-k"
         )
+    return config.derive("train.hold", hold, "the skill rule")
 
 
 def make_selector(

@@ -15,10 +15,8 @@ from comsd.errors import InputError, Interrupted, readable_failures
 from comsd.evaluation import make_evaluator
 from comsd.resolve import resolve, resolve_combine, resolve_finetune, resolve_scratch
 from comsd.runs import factory
-from comsd.runs.device import check_device
 from comsd.runs.run import Run, take_lock
-from comsd.training.logger import Logger
-from comsd.training.progress import Progress
+from comsd.training.logger import Logger, Progress
 from comsd.training.signals import graceful_stop
 from comsd.training.trainer import TrainingLoop, prepare
 
@@ -66,7 +64,7 @@ def finetune(
     """
     if source is None:
         return _start(resolve_scratch(task, preset or "paper", **settings), run, None, report)
-    opened = _opened(source)
+    opened = load(source)
     return _start(resolve_finetune(opened, task, preset, **settings), run, opened, report)
 
 
@@ -85,12 +83,8 @@ def combine(
     A controller is trained on the task; its action is the skill. `adapt={"hold": 10}` makes a
     choice last.
     """
-    opened = _opened(source)
+    opened = load(source)
     return _start(resolve_combine(opened, task, preset, **settings), run, opened, report)
-
-
-def _opened(run: Run | Path | str) -> Run:
-    return run if isinstance(run, Run) else Run(run)
 
 
 def resume(run: Path | str, report: Report = silent, *, steps: int | None = None) -> Run:
@@ -102,7 +96,6 @@ def resume(run: Path | str, report: Report = silent, *, steps: int | None = None
     if steps is not None:
         opened.extend(steps)
     prepare(opened.config.run)
-    check_device(opened.config.run)
     with readable_failures(opened.path):
         env = opened.make_training_env()
         factory.check_possible(opened.config, env)
@@ -114,7 +107,6 @@ def _start(config: Config, path: Path | str | None, source: Run | None, report: 
     """A new run from its first step; nothing is created if it could not train."""
     s = config.run
     prepare(s)
-    check_device(s)
     env = factory.make_training_env(config, source)
     factory.check_possible(config, env)
     label = f"{s.method}-{s.skills}"
@@ -152,9 +144,9 @@ def _train(run: Run, env: Env, report: Report) -> None:
             raise Interrupted(f"{at}; `comsd resume {run.path}` continues", stop.signal)
 
 
-def load(run: Path | str) -> Run:
+def load(run: Run | Path | str) -> Run:
     """Open a run to use its policy."""
-    return Run(run)
+    return run if isinstance(run, Run) else Run(run)
 
 
 @dataclass(frozen=True)
@@ -172,7 +164,7 @@ def evaluate(
     run: Run | Path | str, *, greedy: bool = False, random_start: bool = False
 ) -> Evaluation:
     """Roll out every skill, measure and draw. `greedy` takes mean actions."""
-    opened = _opened(run)
+    opened = load(run)
     prepare(opened.config.run)
     evaluator = make_evaluator(opened)
     with readable_failures(opened.path):
@@ -194,7 +186,7 @@ def analyse(
 
     `sweep` is the one drawn as strips of poses and filmed; all of them are measured.
     """
-    opened = _opened(run)
+    opened = load(run)
     if "robots" not in opened.spec.families:
         raise InputError(
             f"analyse is for the skills of robots and {opened.path} is a run on "

@@ -15,6 +15,8 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,27 +30,21 @@ from torch import Tensor
 from comsd.errors import InputError, RunError
 
 FORMAT = 3
-READ_BY = {
-    1: "comsd 0.1.0 at commit 4f40b97",
-    2: "comsd 0.1.0 at commit 94b6ac0",
-}  # older formats and who reads them
+READ_BY = {1: "comsd 0.1.0 at commit 4f40b97", 2: "comsd 0.1.0 at commit 94b6ac0"}  # old formats
 KEEP = 2
 MANIFEST = "state.json"
 CHUNKS = "chunks"
 BEFORE = "-before"  # the name of a checkpoint while the same step is saved again ends in this
 
 
+@dataclass(eq=False)
 class Chunk:
     """Tensors that are written once; after that only their name and checksum are needed."""
 
-    def __init__(
-        self,
-        name: str,
-        span: Any,  # a JSON value that says what it holds
-        tensors: dict[str, Tensor] | None,
-        checksum: str | None = None,
-    ) -> None:
-        self.name, self.span, self.tensors, self.checksum = name, span, tensors, checksum
+    name: str
+    span: Any  # a JSON value that says what it holds
+    tensors: dict[str, Tensor] | None
+    checksum: str | None = None
 
     def take(self, name: str) -> Tensor:
         assert self.tensors is not None, f"{self.name} has been dropped"
@@ -66,9 +62,7 @@ class Chunk:
         flat: dict[str, Tensor] = {}
         pack(self.tensors, self.name, flat)
         content = encode(flat)
-        aside = folder / f".tmp-{self.name}"
-        write_file(aside, content)
-        aside.rename(self.file(folder))
+        replace_file(self.file(folder), content)
         self.checksum = checksum(content)
         self.drop()
 
@@ -97,31 +91,30 @@ def pack(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(tree, (list, tuple)):
         return [pack(value, f"{path}/{i}", tensors) for i, value in enumerate(tree)]
     if isinstance(tree, (Tensor, np.ndarray)):
-        kind = "tensor" if isinstance(tree, Tensor) else "array"
         tensor = torch.as_tensor(tree).detach().cpu().contiguous().clone()
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise RunError(f"not saved: {path.lstrip('/')} holds NaN or infinity")
         tensors[path] = tensor
-        return {"$" + kind: path}
+        return {"$tensor" if isinstance(tree, Tensor) else "$array": path}
     if isinstance(tree, Chunk):
         return {"$chunk": tree.name, "span": tree.span, "checksum": tree.checksum}
     return tree
 
 
-def chunks_of(tree: Any) -> list[Chunk]:
-    """All chunks in a state."""
-    if isinstance(tree, Chunk):
-        return [tree]
+def nodes(tree: Any) -> Iterator[Any]:
+    """Everything in a tree: branches and leaves."""
+    yield tree
     parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else []
-    return [chunk for part in parts for chunk in chunks_of(part)]
+    for part in parts:
+        yield from nodes(part)
 
 
-def names_of(tree: Any) -> set[str]:
-    """The names of all chunks in a packed state."""
-    if isinstance(tree, dict):
-        own = {tree["$chunk"]} if "$chunk" in tree else set[str]()
-        return own.union(*map(names_of, tree.values()))
-    return set[str]().union(*map(names_of, tree)) if isinstance(tree, list) else set()
+def chunks_of(state: Any) -> list[Chunk]:
+    return [node for node in nodes(state) if isinstance(node, Chunk)]
+
+
+def chunk_names(packed: Any) -> set[str]:
+    return {n["$chunk"] for n in nodes(packed) if isinstance(n, dict) and "$chunk" in n}
 
 
 def unpack(tree: Any, tensors: dict[str, Tensor]) -> Any:
@@ -201,8 +194,6 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
     try:
         for chunk in chunks_of(state):
             chunk.write(folder / CHUNKS)
-        if (folder / CHUNKS).is_dir():
-            flush(folder / CHUNKS)
         tree, files = {}, {}
         for branch, value in state.items():
             tensors: dict[str, Tensor] = {}
@@ -251,7 +242,7 @@ def drop_chunks(folder: Path) -> None:
         manifests = [json.loads((place / MANIFEST).read_text()) for place in found(folder)]
     except (OSError, ValueError):  # a damaged manifest may refer to any of them
         return
-    used = names_of([manifest.get("state") for manifest in manifests])
+    used = chunk_names(manifests)
     for file in (folder / CHUNKS).iterdir():
         if file.name.removesuffix(".safetensors") not in used:
             file.unlink(missing_ok=True)
@@ -274,16 +265,15 @@ def read(place: Path, branches: list[str] | None = None) -> dict[str, Any]:
             )
         if manifest.pop("checksum") != manifest_checksum(manifest):
             raise RunError(f"{place / MANIFEST} is damaged: its checksum does not match")
+        packed = {name: manifest["state"][name] for name in branches or manifest["state"]}
+        if any(Path(name).name != name for name in {*packed, *chunk_names(packed)}):
+            raise RunError(f"{place / MANIFEST} names a file that is none of its own")
         state = {}
-        for branch in manifest["state"] if branches is None else branches:
-            if not branch.isidentifier():
-                raise RunError(f"{place / MANIFEST} names a file that is none of its own")
+        for branch, tree in packed.items():
             file = place / f"{branch}.safetensors"
             content = read_checked(file, manifest["files"][file.name])
-            state[branch] = unpack(manifest["state"][branch], decode(content))
+            state[branch] = unpack(tree, decode(content))
         for chunk in chunks_of(state):
-            if Path(chunk.name).name != chunk.name:
-                raise RunError(f"{place / MANIFEST} names a file that is none of its own")
             chunk.read(place.parent / CHUNKS)
         return state
     except OSError as error:
@@ -302,18 +292,16 @@ def latest(
     set_aside: who goes on from here takes the damaged ones out of the way, or they would count as
     the newer ones again. The next save deletes them.
     """
-    problems: list[str] = []
-    passed: list[Path] = []
+    problems: dict[Path, str] = {}
     for place in sorted(found(folder), reverse=True):
         try:
             state = read(place, branches)
         except RunError as error:
-            problems.append(str(error))
-            passed.append(place)
+            problems[place] = str(error)
             continue
-        for damaged in passed if set_aside else ():
+        for damaged in problems if set_aside else ():
             damaged.rename(folder / f".tmp-damaged-{damaged.name}")
-        return state, problems
+        return state, list(problems.values())
     if problems:
-        raise RunError("no checkpoint can be read: " + "; ".join(problems))
+        raise RunError("no checkpoint can be read: " + "; ".join(problems.values()))
     raise RunError(f"{folder} holds no checkpoint")

@@ -60,38 +60,35 @@ class Settings:
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
             if isinstance(value, np.generic):  # a number out of an array
-                object.__setattr__(self, f.name, value := value.item())
-            self._check_type(f.name, value, hints[f.name])
-            if hints[f.name] is float:
-                object.__setattr__(self, f.name, float(value))  # 1 is as good as 1.0
-            choices = get_args(hints[f.name])
-            if choices and value not in choices:
-                allowed = ", ".join(map(str, choices))
-                raise InputError(f"{f.name} is {value!r}; allowed: {allowed}")
-            self._check_range(f.name, value, f.metadata)
+                value = value.item()
+            check_value(f.name, value, hints[f.name], f.metadata)
+            value = float(value) if hints[f.name] is float else value  # 1 is as good as 1.0
+            object.__setattr__(self, f.name, value)
 
-    @staticmethod
-    def _check_type(name: str, value: Any, expected: Any) -> None:
-        kinds: dict[Any, tuple[str, Any]] = {
-            int: ("a whole number", int),
-            float: ("a finite number", int | float),
-            bool: ("True or False", bool),
-            str: ("a text", str),
-        }
-        if expected in kinds:
-            kind, types = kinds[expected]
-            fits = isinstance(value, types) and isinstance(value, bool) == (expected is bool)
-            if not fits or (expected is float and not math.isfinite(value)):
-                raise InputError(f"{name} is {value!r}; it must be {kind}")
 
-    @staticmethod
-    def _check_range(name: str, value: Any, limits: Mapping[str, Any]) -> None:
-        low, high, above = (limits.get(key) for key in ("low", "high", "above"))
-        if (low is not None and not value >= low) or (high is not None and not value <= high):
-            bounds = f"at least {low}" if high is None else f"between {low} and {high}"
-            raise InputError(f"{name} is {value}; it must be {bounds}")
-        if above is not None and not value > above:
-            raise InputError(f"{name} is {value}; it must be greater than {above}")
+KINDS: dict[Any, tuple[str, Any]] = {
+    int: ("a whole number", int),
+    float: ("a finite number", int | float),
+    bool: ("True or False", bool),
+    str: ("a text", str),
+}
+
+
+def check_value(name: str, value: Any, expected: Any, limits: Mapping[str, Any]) -> None:
+    """Raise InputError unless a value has its type and is in its range."""
+    if expected in KINDS:
+        kind, types = KINDS[expected]
+        fits = isinstance(value, types) and isinstance(value, bool) == (expected is bool)
+        if not fits or (expected is float and not math.isfinite(value)):
+            raise InputError(f"{name} is {value!r}; it must be {kind}")
+    elif (choices := get_args(expected)) and value not in choices:
+        raise InputError(f"{name} is {value!r}; allowed: {', '.join(map(str, choices))}")
+    low, high, above = (limits.get(key) for key in ("low", "high", "above"))
+    if (low is not None and not value >= low) or (high is not None and not value <= high):
+        bounds = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise InputError(f"{name} is {value}; it must be {bounds}")
+    if above is not None and not value > above:
+        raise InputError(f"{name} is {value}; it must be greater than {above}")
 
 
 @dataclass(frozen=True)
@@ -151,6 +148,19 @@ class Config:
     train: Settings  # how experience is gathered and used, apart from the agent
     adapt: Settings  # how the skills of another run are used; empty in pre-training
     sources: dict[str, str] = field(default_factory=dict, compare=False)  # by dotted name
+
+    @classmethod
+    def build(cls, classes: Mapping[str, type[Settings]], values: Mapping[str, Setting]) -> Config:
+        """From the class of each group and the values, by dotted name, that are no defaults."""
+        groups: dict[str, Any] = {}
+        sources: dict[str, str] = {}
+        for group, kind in classes.items():
+            prefix = f"{group}."
+            own = {k.removeprefix(prefix): s for k, s in values.items() if k.startswith(prefix)}
+            groups[group] = replace(kind(), group, {name: s.value for name, s in own.items()})
+            sources |= {prefix + f.name: f.metadata["source"] for f in dataclasses.fields(kind)}
+            sources |= {prefix + name: s.source for name, s in own.items()}
+        return cls(**groups, sources=sources)
 
     def to_json(self) -> dict[str, dict[str, Any]]:
         return {group: dataclasses.asdict(getattr(self, group)) for group in GROUPS}

@@ -14,9 +14,8 @@ import torch
 from comsd.analysis import video
 from comsd.errors import InputError
 from comsd.registry import ENVS
-from comsd.runs.device import has_bf16
 from comsd.runs.provenance import provenance
-from comsd.training.checks import check_compiler
+from comsd.training.checks import check_compiler, has_bf16
 
 
 @dataclass(frozen=True)

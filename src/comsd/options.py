@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from comsd.config import Config, Settings, Stage, choose
+from comsd.config import Stage, choose
 from comsd.errors import InputError
-from comsd.resolve import FIXED
+from comsd.resolve import FIXED, setting_classes
 
 MANY = 12  # options that no message lists
-PREFIXED = ("method", "agent", "train")  # groups whose options begin with their name
 
 
 @dataclass(frozen=True)
@@ -33,38 +32,20 @@ class Option:
         return f"--{group}{dot}no-{last}" if self.type is bool and self.setting else None
 
 
-def choosable(
-    classes: Mapping[str, type[Settings]], stage: Stage
-) -> Iterator[tuple[str, str, dataclasses.Field[Any]]]:
-    """Every setting that the user can choose: its dotted name, its name as an option, the field."""
-    for group in ("run", "method" if stage == "pretrain" else "adapt", "agent", "train"):
-        for f in dataclasses.fields(classes[group]):
-            name = f"{group}.{f.name}"
-            if name not in FIXED[stage]:
-                yield name, name if group in PREFIXED else f.name, f
-
-
 def setting_options(
-    classes: Mapping[str, type[Settings]], stage: Stage, config: Config | None = None
+    method: str, env: str, agent: str | None = None, stage: Stage = "pretrain"
 ) -> list[Option]:
-    """The options of a run; a config shows its values and their sources in the help."""
+    """The options of a run: every setting that the user can choose."""
+    classes = setting_classes(method, env, agent, stage)
     options = [Option("--run", Path, "directory of the run", "runs/...")]
-    for name, option, f in choosable(classes, stage):
-        group = name.partition(".")[0]
-        text, default = f.metadata["help"], None
-        if config is not None:
-            text += f" [{config.sources[name]}]"
-            default = getattr(getattr(config, group), f.name)
-        kind = get_type_hints(classes[group])[f.name]
-        flag = f"--{option.replace('_', '-')}"
-        options.append(Option(flag, kind, text, default, setting=name))
+    for group in ("run", "method" if stage == "pretrain" else "adapt", "agent", "train"):
+        prefix = "" if group in ("run", "adapt") else f"{group}."
+        hints = get_type_hints(classes[group])
+        for f in dataclasses.fields(classes[group]):
+            flag, setting = f"--{prefix}{f.name.replace('_', '-')}", f"{group}.{f.name}"
+            if setting not in FIXED[stage]:
+                options.append(Option(flag, hints[f.name], f.metadata["help"], setting=setting))
     return options
-
-
-def switches(options: Sequence[Option]) -> dict[str, tuple[Option, bool]]:
-    """Every name by which an option can be given, and the value it gives a switch."""
-    on = {option.name: (option, True) for option in options}
-    return on | {option.off: (option, False) for option in options if option.off}
 
 
 def parse(
@@ -74,7 +55,8 @@ def parse(
 
     Raises InputError, one sentence about the first option or value that is wrong.
     """
-    current = switches(options)
+    current = {option.name: (option, True) for option in options}
+    current |= {option.off: (option, False) for option in options if option.off}
     old = {name.replace("--train.", "--agent."): option for name, option in current.items()}
     known = old | current  # `--agent.batch-size` still stands for `--train.batch-size`
     rest, places, last = list(argv), list[str](), ""
@@ -138,19 +120,9 @@ def unknown(name: str, known: Mapping[str, tuple[Option, bool]], last: str) -> I
 
 
 def overrides_of(options: Sequence[Option], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What `comsd.pretrain` and the other verbs take: run settings by name, groups as dicts."""
-    overrides: dict[str, Any] = {}
-    for option in options:
-        group, _, name = option.setting.partition(".")
-        if option.name not in given or not option.setting:
-            continue
-        if option.setting == "run.agent":
-            overrides.setdefault("agent", {})["name"] = given[option.name]
-        elif group == "run":
-            overrides[name] = given[option.name]
-        else:
-            overrides.setdefault(group, {})[name] = given[option.name]
-    return overrides
+    """What `comsd.pretrain` and other verbs take: run settings by name, others by dotted name."""
+    chosen = [option for option in options if option.setting and option.name in given]
+    return {option.setting.removeprefix("run."): given[option.name] for option in chosen}
 
 
 def wants_help(argv: Sequence[str]) -> bool:
@@ -159,26 +131,20 @@ def wants_help(argv: Sequence[str]) -> bool:
 
 def peek_option(argv: Sequence[str], option: str) -> str | None:
     """The value of an option on which the other options depend."""
-    if sum(argument.partition("=")[0] == option for argument in argv) > 1:
+    value, rest = pop_option(argv, option)
+    if any(argument.partition("=")[0] == option for argument in rest):
         raise InputError(f"{option} is given twice")
-    return _first(argv, option)
+    return value
 
 
-def _first(argv: Sequence[str], option: str) -> str | None:
+def pop_option(argv: Sequence[str], option: str) -> tuple[str | None, list[str]]:
+    """The first value of an option, and argv without it."""
+    rest = list(argv)
     for i, argument in enumerate(argv):
-        if argument == option and i + 1 < len(argv):
-            return argv[i + 1]
-        if argument.startswith(f"{option}="):
-            return argument.split("=", 1)[1]
-    return None
-
-
-def pop_option(argv: list[str], option: str) -> tuple[str | None, list[str]]:
-    """The value of an option, and argv without it."""
-    value = _first(argv, option)
-    if value is None:
-        if option in argv:
-            raise InputError(f"{option} needs a value")
-        return None, argv
-    at = next(i for i, a in enumerate(argv) if a == option or a.startswith(f"{option}="))
-    return value, argv[:at] + argv[at + (2 if argv[at] == option else 1) :]
+        name, equals, value = argument.partition("=")
+        if name == option:
+            del rest[i]
+            if not equals and i == len(rest):
+                raise InputError(f"{option} needs a value")
+            return value if equals else rest.pop(i), rest
+    return None, rest

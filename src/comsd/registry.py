@@ -14,9 +14,9 @@ from typing import Any
 from comsd.agents.critics import CRITICS
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.agents.ppo import PPO, PPOConfig
-from comsd.config import Config, Settings, choose
+from comsd.config import Config, Settings, Stage, choose
 from comsd.envs.base import Env
-from comsd.envs.specs import ENVS, TASKS, EnvSpec, env_spec, make_task
+from comsd.envs.specs import ENVS, TASKS, EnvSpec, env_spec, make_task  # noqa: F401
 from comsd.errors import InputError
 from comsd.methods.aps import APS
 from comsd.methods.base import Method
@@ -30,29 +30,22 @@ from comsd.methods.diayn import DIAYN
 from comsd.methods.lsd import LSD
 from comsd.methods.metra import METRA
 from comsd.methods.smm import SMM
+from comsd.methods.task import TaskReward
 from comsd.skills import SkillSpace
 from comsd.training.checks import check_off_policy, check_on_policy
 from comsd.training.off_policy import OffPolicySettings, OffPolicyTrainer
 from comsd.training.on_policy import OnPolicySettings, OnPolicyTrainer
 from comsd.training.trainer import Trainer, TrainSettings
 
-__all__ = [
-    "AGENTS",
-    "ENVS",
-    "LOADED",
-    "METHODS",
-    "TASKS",
-    "AgentKind",
-    "EnvSpec",
-    "check_critic",
-    "env_spec",
-    "make_task",
-    "register_file",
-]
-
 METHODS: dict[str, type[Method]] = {
     m.name: m for m in (ComSD, CIC, DIAYN, SMM, APS, BeCL, CeSD, DADS, LSD, CSD, METRA)
 }
+
+
+def method_class(name: str, stage: Stage) -> type[Method]:
+    """What learns in a stage: adaptations have the task's reward in place of a method."""
+    return choose("method", name, METHODS) if stage == "pretrain" else TaskReward
+
 
 # --- agents ---------------------------------------------------------------------------------------
 
@@ -101,27 +94,26 @@ def register_file(path: Path | str) -> list[str]:
     if not found:
         raise InputError(f"method file {path} defines no subclass of comsd.Method")
     for method in found:
-        _register(method, path)
+        try:
+            check_method(method)
+        except InputError as error:
+            raise InputError(f"method file {path}: {error}") from None
+        METHODS[method.name] = method
     LOADED[path] = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
     return [method.name for method in found]
 
 
-def _register(method: type[Method], path: Path) -> None:
+def check_method(method: type[Method]) -> None:
     for field in ("name", "paper"):
         if not isinstance(getattr(method, field, None), str):
-            raise InputError(f"method file {path}: {method.__name__} has no {field}, a text")
+            raise InputError(f"{method.__name__} has no {field}, a text")
     for field in dataclasses.fields(method.config_class):
         if "source" not in field.metadata:
             name = f"{method.config_class.__name__}.{field.name}"
-            raise InputError(f"method file {path}: {name} is no setting(default, help, source)")
-    try:
-        check_critic(method)
-    except InputError as error:
-        raise InputError(f"method file {path}: {error}") from None
-    known = METHODS.get(method.name)
-    if known is not None and known.__module__ != method.__module__:
-        raise InputError(f"method file {path}: the name {method.name!r} is taken")
-    METHODS[method.name] = method
+            raise InputError(f"{name} is no setting(default, help, source)")
+    check_critic(method)
+    if METHODS.get(method.name, method).__module__ != method.__module__:
+        raise InputError(f"the name {method.name!r} is taken")
 
 
 def check_critic(method: type[Method]) -> None:

@@ -11,32 +11,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from comsd.adaptation import (
-    STAGES,
-    SourceRun,
-    check_rule,
-    check_source,
-    combine_layer,
-    controller_discount,
-    finetune_layer,
-    rule_hold,
-)
-from comsd.config import (
-    GROUPS,
-    Config,
-    RunSettings,
-    Setting,
-    Settings,
-    Stage,
-    choose,
-    replace,
-    sourced,
-)
+from comsd import adaptation
+from comsd.adaptation import SourceRun
+from comsd.config import GROUPS, Config, RunSettings, Setting, Settings, Stage, choose, sourced
 from comsd.envs.specs import Values
 from comsd.errors import InputError, UnknownMethodError
 from comsd.methods.base import MethodConfig
-from comsd.methods.task import TaskReward
-from comsd.registry import AGENTS, ENVS, METHODS, TASKS, env_spec
+from comsd.registry import AGENTS, ENVS, METHODS, TASKS, env_spec, method_class
 
 NAMED = {"run.stage", "run.method"}
 ADAPTED = NAMED | {"run.env", "run.space", "run.skills", "run.agent", "adapt.source", "train.hold"}
@@ -53,39 +34,37 @@ def setting_classes(
     method: str, env: str, agent: str | None = None, stage: Stage = "pretrain"
 ) -> dict[str, type[Settings]]:
     """The groups of settings of a run; without an agent, of the environment's first."""
-    method_class = choose("method", method, METHODS) if stage == "pretrain" else TaskReward
-    spec = env_spec(env)
-    agent = agent or next(iter(spec.agents))
-    choose("agent", agent, spec.agents)
+    config_class, agents = method_class(method, stage).config_class, env_spec(env).agents
+    agent = agent or next(iter(agents))
+    choose("agent", agent, agents)
     return {
         "run": RunSettings,
-        "method": method_class.config_class,
+        "method": config_class,
         "agent": AGENTS[agent].config_class,
         "train": AGENTS[agent].train_settings,
-        "adapt": STAGES[stage],
+        "adapt": adaptation.SETTINGS.get(stage, Settings),
     }
 
 
-def field_names(settings: type[Settings]) -> set[str]:
-    return {f.name for f in dataclasses.fields(settings)}
+def has(settings: type[Settings], name: str) -> bool:
+    return any(f.name == name for f in dataclasses.fields(settings))
 
 
 def current_name(name: str, train: type[Settings]) -> str:
     """The settings of training were once the agent's: `agent.X` still stands for `train.X`."""
     group, _, field = name.partition(".")
-    return f"train.{field}" if group == "agent" and field in field_names(train) else name
+    return f"train.{field}" if group == "agent" and has(train, field) else name
 
 
 def by_name(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """What the user says by dotted name: run settings come by name, other groups as dicts."""
+    """What the user says by dotted name: run settings come by name, other groups as dicts too."""
     values: dict[str, Any] = {}
     for key, value in overrides.items():
-        if isinstance(value, Mapping):
-            choose("group of settings", key, dict.fromkeys(GROUPS))
-            values |= {f"{key}.{name}": v for name, v in value.items()}
-        elif key == "agent" and isinstance(value, str):
-            values["agent.name"] = value
-        elif key in GROUPS:
+        group, dot, _ = key.partition(".")
+        if dot or isinstance(value, Mapping):
+            choose("group of settings", group, dict.fromkeys(GROUPS))
+            values |= {key: value} if dot else {f"{key}.{name}": v for name, v in value.items()}
+        elif key in GROUPS and not (key == "agent" and isinstance(value, str)):
             raise InputError(f"{key} settings are {value!r}; they must be a dict")
         else:
             values[f"run.{key}"] = value
@@ -134,10 +113,13 @@ def resolve(
     ]
     values: Values = {}
     for layer in layers:
-        values |= for_agent(layer, classes)
-    config = build(classes, values | {name: Setting(v, "you") for name, v in user.items()})
-    check_space(config)
-    return config
+        for given, setting in layer.items():
+            name = current_name(given, classes["train"])
+            group, _, field = name.partition(".")
+            if group not in ("agent", "train") or has(classes[group], field):  # or another agent's
+                values[name] = setting
+    values |= {name: Setting(value, "you") for name, value in user.items()}
+    return checked(Config.build(classes, values))
 
 
 def named(**values: str) -> Values:
@@ -154,39 +136,15 @@ def tuned(config_class: type[MethodConfig], family: str) -> Values:
     return {k if "." in k else f"method.{k}": value for k, value in layer.items()}
 
 
-def for_agent(layer: Values, classes: Mapping[str, type[Settings]]) -> Values:
-    """By current names, without what is meant for other agents than the one that learns."""
-    known = {f"{g}.{name}" for g in ("agent", "train") for name in field_names(classes[g])}
-    current = {current_name(name, classes["train"]): value for name, value in layer.items()}
-    return {
-        name: value
-        for name, value in current.items()
-        if name in known or not name.startswith(("agent.", "train."))
-    }
-
-
-def build(classes: Mapping[str, type[Settings]], layers: Values) -> Config:
-    groups: dict[str, Any] = {}
-    sources: dict[str, str] = {}
-    for group, kind in classes.items():
-        sources |= {f"{group}.{f.name}": f.metadata["source"] for f in dataclasses.fields(kind)}
-        prefix = f"{group}."
-        values = {k.removeprefix(prefix): s for k, s in layers.items() if k.startswith(prefix)}
-        groups[group] = replace(kind(), group, {name: s.value for name, s in values.items()})
-        sources |= {prefix + name: s.source for name, s in values.items()}
-    return Config(**groups, sources=sources)
-
-
-def check_space(config: Config) -> None:
-    method = config.run.method
-    method_class = METHODS[method] if config.run.stage == "pretrain" else TaskReward
-    allowed = [space.kind for space in method_class.spaces]
-    if config.run.space not in allowed:
-        raise InputError(
-            f"space is {config.run.space!r}; allowed for {method}: {', '.join(allowed)}"
-        )
+def checked(config: Config) -> Config:
+    """A config whose method can have the skill space."""
+    method, space = config.run.method, config.run.space
+    allowed = [s.kind for s in method_class(method, config.run.stage).spaces]
+    if space not in allowed:
+        raise InputError(f"space is {space!r}; allowed for {method}: {', '.join(allowed)}")
     assert isinstance(config.method, MethodConfig)
-    config.method.check_space(config.run.space)
+    config.method.check_space(space)
+    return config
 
 
 def from_json(data: Mapping[str, Mapping[str, Any]], sources: Mapping[str, str]) -> Config:
@@ -203,9 +161,7 @@ def from_json(data: Mapping[str, Mapping[str, Any]], sources: Mapping[str, str])
         for group, settings in {**data, "run": run}.items()
         for name, value in settings.items()
     }
-    config = dataclasses.replace(build(classes, values), sources=dict(sources))
-    check_space(config)
-    return config
+    return checked(dataclasses.replace(Config.build(classes, values), sources=dict(sources)))
 
 
 # --- adaptations ----------------------------------------------------------------------------------
@@ -220,19 +176,18 @@ def resolve_scratch(task: str, preset: str = "paper", **overrides: Any) -> Confi
 def resolve_finetune(
     source: SourceRun, task: str, preset: str | None = None, **overrides: Any
 ) -> Config:
-    check_source(source, task, "finetune")
+    adaptation.check_source(source, task, "finetune")
     preset = preset or source.config.run.preset
-    layer = finetune_layer(source, preset)
+    layer = adaptation.finetune_layer(source, preset)
     config = resolve("task", task, preset, "finetune", layer, **overrides)
-    config = config.derive("train.hold", rule_hold(config, source), "the skill rule")
-    check_rule(config, source)
-    return config
+    return adaptation.with_rule(config, source)
 
 
 def resolve_combine(
     source: SourceRun, task: str, preset: str | None = None, **overrides: Any
 ) -> Config:
-    check_source(source, task, "combine")
+    adaptation.check_source(source, task, "combine")
     preset = preset or source.config.run.preset
-    config = resolve("task", task, preset, "combine", combine_layer(source, preset), **overrides)
-    return controller_discount(config, source)
+    layer = adaptation.combine_layer(source, preset)
+    config = resolve("task", task, preset, "combine", layer, **overrides)
+    return adaptation.with_controller_discount(config, source)

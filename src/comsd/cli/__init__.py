@@ -34,20 +34,13 @@ comsd: unsupervised skill discovery
   comsd COMMAND --method-file FILE     with the methods that a Python file of yours defines
 """
 
-COMMANDS = {  # command: the module with the function of its name, loaded when it is called
-    "pretrain": "train",
-    "finetune": "train",
-    "combine": "train",
-    "resume": "train",
-    "evaluate": "results",
-    "analyse": "results",
-    "reproduce": "reproduce",
-    "report": "reproduce",
-    "methods": "lists",
-    "envs": "lists",
-    "config": "train",
-    "doctor": "lists",
+MODULES = {  # and the commands whose functions are there; loaded when one is called
+    "train": ["pretrain", "finetune", "combine", "resume", "config"],
+    "results": ["evaluate", "analyse"],
+    "reproduce": ["reproduce", "report"],
+    "lists": ["methods", "envs", "doctor"],
 }
+COMMANDS = {command: module for module, commands in MODULES.items() for command in commands}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -7,12 +7,14 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from comsd.config import Config
     from comsd.options import Option
 
 METHOD_FILES: list[Path] = []  # that the command names
@@ -71,17 +73,34 @@ def show(table: Table) -> None:
     console.print(table)
 
 
-def show_help(usage: str, options: Sequence[Option], about: str = "") -> NoReturn:
-    """Every option with the values it takes, its default and its meaning."""
+def show_help(
+    usage: str, options: Sequence[Option], about: str = "", config: Config | None = None
+) -> NoReturn:
+    """Every option with the values it takes, its meaning and its default, or that of a config."""
     from rich.markup import escape
 
     print(f"usage: {usage} [OPTIONS]\n" + (f"\n{about}\n" if about else ""))
     table = new_table("option", "value", "meaning")
     for option in options:
         kind = "|".join(map(str, get_args(option.type))) or option.type.__name__.upper()
-        name, value = option.name, "" if option.type is bool else kind
-        name += f", {option.off}" if option.off else ""
-        default = f" (default: {option.default})" if option.default is not None else ""
-        table.add_row(name, value, escape(option.help + default))
+        name = f"{option.name}, {option.off}" if option.off else option.name
+        text, default = option.help, option.default
+        if config and option.setting:
+            text += f" [{config.sources[option.setting]}]"
+            default = attrgetter(option.setting)(config)
+        text += f" (default: {default})" if default is not None else ""
+        table.add_row(name, "" if option.type is bool else kind, escape(text))
     show(table)
     sys.exit(0)
+
+
+def read_arguments(
+    argv: Sequence[str], usage: str, options: Sequence[Option], about: str = ""
+) -> tuple[str, dict[str, Any]]:
+    """The one argument that the usage ends with, and the options; or the help."""
+    from comsd.options import parse, wants_help
+
+    if wants_help(argv):
+        show_help(usage, options, about)
+    (place,), given = parse(argv, options, usage.split()[-1:])
+    return place, given

@@ -6,9 +6,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Literal
 
-from comsd.cli.console import new_table, say, show, show_help
+from comsd.cli.console import new_table, read_arguments, say, show
 from comsd.errors import InputError
-from comsd.options import Option, parse, wants_help
+from comsd.options import Option
 from comsd.reproduce.executor import LocalExecutor, execute
 from comsd.reproduce.exhibits import EXHIBITS
 from comsd.reproduce.page import write_report
@@ -28,10 +28,8 @@ OPTIONS = [
 
 
 def reproduce(argv: list[str]) -> None:
-    if wants_help(argv):
-        about = f"EXHIBIT is one of {', '.join(EXHIBITS)}."
-        show_help("comsd reproduce EXHIBIT", OPTIONS, about)
-    (name,), given = parse(argv, OPTIONS, ["EXHIBIT"])
+    about = f"EXHIBIT is one of {', '.join(EXHIBITS)}."
+    name, given = read_arguments(argv, "comsd reproduce EXHIBIT", OPTIONS, about)
     values = {option.name: option.default for option in OPTIONS} | given
     if values["--jobs"] < 0:
         raise InputError(f"jobs is {values['--jobs']}; it must be at least 0")
@@ -70,7 +68,6 @@ def show_plan(plan: Plan, root: Path, slots: int) -> None:
 
 
 def report(argv: list[str]) -> None:
-    if wants_help(argv):
-        show_help("comsd report DIR", [], "DIR is the directory of `comsd reproduce`.")
-    (place,), _ = parse(argv, [], ["DIR"])
+    about = "DIR is the directory of `comsd reproduce`."
+    place, _ = read_arguments(argv, "comsd report DIR", [], about)
     print(f"report: {write_report(place)}")

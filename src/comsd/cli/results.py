@@ -8,10 +8,10 @@ from pathlib import Path
 
 import comsd
 from comsd.analysis import Analysis
-from comsd.cli.console import called, new_table, say, show, show_help
+from comsd.cli.console import called, new_table, read_arguments, say, show
 from comsd.evaluation import make_evaluator
 from comsd.evaluation.robots import MEAN_NEIGHBOURS, SWEEPS
-from comsd.options import Option, parse, wants_help
+from comsd.options import Option
 from comsd.registry import METHODS
 from comsd.resolve import resolve
 
@@ -25,9 +25,7 @@ EVALUATE = [
 
 
 def evaluate(argv: list[str]) -> None:
-    if wants_help(argv):
-        show_help("comsd evaluate RUN", EVALUATE, RUN)
-    (place,), given = parse(argv, EVALUATE, ["RUN"])
+    place, given = read_arguments(argv, "comsd evaluate RUN", EVALUATE, RUN)
     run = comsd.load(place)
     greedy, random_start = "--greedy" in given, "--random-start" in given
     result = comsd.evaluate(run, greedy=greedy, random_start=random_start)
@@ -69,9 +67,7 @@ ANALYSE = [
 
 
 def analyse(argv: list[str]) -> None:
-    if wants_help(argv):
-        show_help("comsd analyse RUN", ANALYSE, RUN)
-    (place,), given = parse(argv, ANALYSE, ["RUN"])
+    place, given = read_arguments(argv, "comsd analyse RUN", ANALYSE, RUN)
     sweep, out = given.get("--sweep", "constant"), given.get("--out")
     result = comsd.analyse(place, sweep=sweep, video="--video" in given, out=out, report=say)
     if "--json" in given:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NoReturn
+from functools import partial
+from operator import attrgetter
+from typing import Any, Literal
 
 import comsd
 from comsd.adaptation import combined_steps
-from comsd.cli.console import new_table, say, show, show_help
-from comsd.config import GROUPS, Config, RunSettings, Settings
+from comsd.cli.console import new_table, read_arguments, say, show, show_help
+from comsd.config import Config, RunSettings
 from comsd.errors import InputError
 from comsd.options import (
     Option,
-    choosable,
     overrides_of,
     parse,
     peek_option,
@@ -20,7 +21,7 @@ from comsd.options import (
     wants_help,
 )
 from comsd.registry import ENVS, METHODS, TASKS, env_spec
-from comsd.resolve import resolve, resolve_combine, resolve_finetune, setting_classes
+from comsd.resolve import resolve, resolve_combine, resolve_finetune
 
 # --- pretrain, config -----------------------------------------------------------------------------
 
@@ -37,13 +38,12 @@ def chosen(command: str, argv: list[str]) -> tuple[str, dict[str, Any]]:
         raise InputError(f"method is missing: {usage} --env ENV; allowed: {listing}")
     method, rest = argv[0], argv[1:]
     env, agent = peek_option(rest, "--env") or RunSettings.env, peek_option(rest, "--agent")
-    classes = setting_classes(method, env, agent)
-    options = setting_options(classes, "pretrain")
+    options = setting_options(method, env, agent)
     if wants_help(rest):
         preset = peek_option(rest, "--preset") or RunSettings.preset
         shown = resolve(method, env, preset, agent={"name": agent} if agent else {})
         about = f"METHOD is one of {listing}.\nThe values below are those of {method} on {env}."
-        show_help(usage, setting_options(classes, "pretrain", shown), about)
+        show_help(usage, options, about, shown)
     _, given = parse(rest, options)
     return method, {"run": given.get("--run"), **overrides_of(options, given)}
 
@@ -63,16 +63,14 @@ def pretrain(argv: list[str]) -> None:
     say(f"done; `comsd evaluate {run.path}` measures and draws the skills")
 
 
-def classes_of(config: Config) -> dict[str, type[Settings]]:
-    return {group: type(getattr(config, group)) for group in GROUPS}
-
-
 def config(argv: list[str]) -> None:
     shown = resolved(*chosen("config", argv))
     table = new_table("setting", "value", "source", "meaning")
-    for name, option, f in choosable(classes_of(shown), "pretrain"):
-        value = getattr(getattr(shown, name.partition(".")[0]), f.name)
-        table.add_row(option, str(value), shown.sources[name], f.metadata["help"])
+    for option in setting_options(shown.run.method, shown.run.env, shown.run.agent):
+        if name := option.setting:
+            shown_name = option.name.removeprefix("--").replace("-", "_")
+            value, source = str(attrgetter(name)(shown)), shown.sources[name]
+            table.add_row(shown_name, value, source, option.help)
     show(table)
 
 
@@ -89,7 +87,12 @@ def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
     usage = f"comsd {command} RUN --task TASK"
     task, stage, source = peek_option(argv, "--task"), command, None
     if wants_help(argv) and (task is None or argv[0].startswith("-")):
-        show_papers_values(command, usage)
+        layer, about = {}, ADAPTING + REFERENCE
+        if command == "combine":
+            layer, about = combined_steps("paper"), ADAPTING
+        example = next(iter(TASKS))
+        shown = resolve("task", example, "paper", command, layer)
+        show_help(usage, setting_options("task", example, None, command), about, shown)
     _, rest = pop_option(argv, "--task")
     if task is None:
         raise InputError(f"--task is missing: {usage}; `comsd envs` lists the tasks")
@@ -104,12 +107,12 @@ def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
         raise InputError(f"RUN is missing{hint}: {usage}")
     else:
         source, rest = comsd.load(rest[0]), rest[1:]
-    options = setting_options(setting_classes("task", task, None, stage), stage)
+    options = setting_options("task", task, None, stage)
     if wants_help(rest):
         assert source is not None
         resolver = resolve_finetune if command == "finetune" else resolve_combine
         shown = resolver(source, task, peek_option(rest, "--preset"))
-        show_help(usage, setting_options(classes_of(shown), stage, shown))
+        show_help(usage, options, config=shown)
     _, given = parse(rest, options)
     settings = {"task": task, "run": given.get("--run"), **overrides_of(options, given)}
     if source is not None and command == "combine":
@@ -121,19 +124,7 @@ def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
     say(f"done; `comsd evaluate {run.path}` scores it again and draws the curve")
 
 
-def show_papers_values(command: Literal["finetune", "combine"], usage: str) -> NoReturn:
-    layer = combined_steps("paper") if command == "combine" else {}
-    shown = resolve("task", next(iter(TASKS)), "paper", command, layer)
-    about = ADAPTING + REFERENCE if command == "finetune" else ADAPTING
-    show_help(usage, setting_options(classes_of(shown), command, shown), about)
-
-
-def finetune(argv: list[str]) -> None:
-    adapt("finetune", argv)
-
-
-def combine(argv: list[str]) -> None:
-    adapt("combine", argv)
+finetune, combine = partial(adapt, "finetune"), partial(adapt, "combine")
 
 
 # --- resume ---------------------------------------------------------------------------------------
@@ -141,8 +132,7 @@ def combine(argv: list[str]) -> None:
 
 def resume(argv: list[str]) -> None:
     options = [Option("--steps", int, "train to this many steps, if finished too")]
-    if wants_help(argv):
-        show_help("comsd resume RUN", options, "RUN is the directory of the run.")
-    (place,), given = parse(argv, options, ["RUN"])
+    about = "RUN is the directory of the run."
+    place, given = read_arguments(argv, "comsd resume RUN", options, about)
     run = comsd.resume(place, say, steps=given.get("--steps"))
     say(f"done: {run.reached:,} steps; `comsd evaluate {run.path}` shows what it does")

@@ -16,9 +16,9 @@ from comsd.envs.base import Env
 from comsd.envs.skills import SkillEnv
 from comsd.errors import InputError
 from comsd.methods.base import Method, MethodConfig
-from comsd.methods.task import TaskReward
-from comsd.registry import AGENTS, METHODS, env_spec
+from comsd.registry import AGENTS, env_spec, method_class
 from comsd.skills import SPACES, SkillSpace
+from comsd.training.checks import check_device
 from comsd.training.trainer import Trainer, TrainSettings
 from comsd.types import ObsSpec, PolicyFn
 
@@ -61,7 +61,8 @@ def make_training_env(config: Config, source: SourceRun | None) -> Env:
 
 
 def check_possible(config: Config, env: Env) -> None:
-    """Say now what would fail later: memory, a compiler, an extra that is not installed."""
+    """Say now what would fail later: device, memory, compiler, an extra that is not installed."""
+    check_device(config.run)
     AGENTS[config.run.agent].check(config, make_space(config), env)
     if config.run.tensorboard and find_spec("tensorboard") is None:
         raise InputError(
@@ -74,7 +75,7 @@ def critic_form(config: Config, source: SourceRun | None) -> str:
     if config.run.stage == "finetune":
         assert source is not None
         return critic_form(source.config, None)
-    return METHODS[config.run.method].critic if config.run.stage == "pretrain" else "plain"
+    return method_class(config.run.method, config.run.stage).critic
 
 
 def make_agent(config: Config, source: SourceRun | None, env: Env, device: torch.device) -> Any:
@@ -86,7 +87,7 @@ def make_agent(config: Config, source: SourceRun | None, env: Env, device: torch
 def make_method(config: Config, obs: ObsSpec, device: torch.device) -> Method:
     """obs: describes the features of the agent's encoder."""
     assert isinstance(config.method, MethodConfig)
-    kind = METHODS[config.run.method] if config.run.stage == "pretrain" else TaskReward
+    kind = method_class(config.run.method, config.run.stage)
     with device:
         return kind(config.method, make_space(config), obs)
 
@@ -98,13 +99,11 @@ def make_trainer(config: Config, source: SourceRun | None, env: Env) -> Trainer:
     torch.manual_seed(int(weights.generate_state(1)[0]))
     agent = make_agent(config, source, env, device)
     method = make_method(config, agent.encoder.spec, device)
-    selector = None
+    options = {}
     if config.run.stage != "pretrain":
-        selector = make_selector(config, source, method.space, env, skill_seed)
+        options["selector"] = make_selector(config, source, method.space, env, skill_seed)
     if isinstance(config.adapt, FinetuneSettings):
         assert source is not None
         agent.init_from(source.load_agent(env), config.adapt.critic_init)
-    make = AGENTS[config.run.agent].make_trainer
-    options = {} if selector is None else {"selector": selector}
-    precision = config.run.precision
+    make, precision = AGENTS[config.run.agent].make_trainer, config.run.precision
     return make(env, agent, method, config.train, seed, precision=precision, **options)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import platform
-import subprocess
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from subprocess import DEVNULL, CalledProcessError, check_output
 
 from comsd.registry import LOADED
 
@@ -19,16 +19,13 @@ def commit() -> str:
     here = Path(__file__)
 
     def git(*argv: str) -> str:
-        done = subprocess.run(
-            ["git", *argv], cwd=here.parent, capture_output=True, text=True, check=True
-        )
-        return done.stdout.strip()
+        return check_output(["git", *argv], cwd=here.parent, text=True, stderr=DEVNULL).strip()
 
     try:
         # Fails where this file is not tracked: then it is the repository of somebody's project.
         git("ls-files", "--error-unmatch", here.name)
         return git("describe", "--always", "--dirty", "--abbrev=12")
-    except (OSError, subprocess.CalledProcessError):
+    except (OSError, CalledProcessError):
         return "unknown"
 
 

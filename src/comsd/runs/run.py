@@ -36,8 +36,8 @@ from comsd.registry import EnvSpec, env_spec
 from comsd.resolve import from_json
 from comsd.runs import factory
 from comsd.runs.provenance import provenance
-from comsd.runs.tables import Table
 from comsd.skills import SkillSpace
+from comsd.training.logger import Table
 from comsd.training.trainer import Trainer, TrainingState
 
 LOCK_ATTEMPTS = 5
@@ -46,9 +46,8 @@ M = TypeVar("M", bound=nn.Module)
 
 def is_unused(path: Path) -> bool:
     """An empty directory, or one whose creation was cut short."""
-    return path.is_dir() and all(
-        p.name in ("config.json.tmp", "lock", "source") for p in path.iterdir()
-    )
+    begun = {"config.json.tmp", "lock", "source"}
+    return path.is_dir() and {p.name for p in path.iterdir()} <= begun
 
 
 def already_exists(path: Path, wanted: dict[str, dict[str, Any]]) -> InputError:
@@ -60,36 +59,32 @@ def already_exists(path: Path, wanted: dict[str, dict[str, Any]]) -> InputError:
         other = [f"{group}.{name}" for group, names in differs.items() for name in names]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return InputError(f"run {path} exists and is no run directory; {anew}")
-    if other:
-        names = f"{', '.join(other[:3])}{', ...' if other[3:] else ''}"
-        return InputError(
-            f"run {path} exists and is never overwritten: it is a run with other settings "
-            f"({names}); {anew}"
-        )
-    return InputError(
-        f"run {path} exists and is never overwritten: `comsd resume {path}` continues it, {anew}"
-    )
+    names = f"{', '.join(other[:3])}{', ...' if other[3:] else ''}"
+    differs = f"it is a run with other settings ({names}); {anew}"
+    same = f"`comsd resume {path}` continues it, {anew}"
+    return InputError(f"run {path} exists and is never overwritten: {differs if other else same}")
+
+
+def try_lock(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def take_lock(path: Path) -> IO[str]:
     """One writer per directory; the lock ends with the file that is returned, or its process."""
     file = (path / "lock").open("a+")
-    for attempt in range(LOCK_ATTEMPTS):
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if attempt + 1 < LOCK_ATTEMPTS:  # `in_use` takes it for a moment
-                time.sleep(0.05)
-                continue
-            file.seek(0)
-            raise InputError(
-                f"run {path} is in use by process {file.read().strip() or '?'}"
-            ) from None
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
-    return file
+    for _ in range(LOCK_ATTEMPTS):
+        if try_lock(file):
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            return file
+        time.sleep(0.05)  # `in_use` takes it for a moment
+    file.seek(0)
+    raise InputError(f"run {path} is in use by process {file.read().strip() or '?'}")
 
 
 class Run:
@@ -111,6 +106,7 @@ class Run:
             raise RunError(f"{file} is damaged") from None
         self.spec: EnvSpec = env_spec(self.config.run.env)
         self.space: SkillSpace = factory.make_space(self.config)
+        self.checkpoints = self.path / "checkpoints"
         self.metrics = Table(self.path / "metrics.csv")
         self.evaluations = Table(self.path / "evaluations.csv")
         self.used_step = 0  # of the checkpoint that was read last
@@ -138,16 +134,15 @@ class Run:
 
     def copy_policy(self, place: Path) -> None:
         """Enough of this run to use its skills elsewhere."""
-        folder = self.path / "checkpoints"
         shutil.rmtree(place, ignore_errors=True)  # what a creation that was cut short left there
         place.mkdir()
         try:
-            checkpoint.copy(folder, place / "checkpoints", ["agent", "method"])
+            checkpoint.copy(self.checkpoints, place / "checkpoints", ["agent", "method"])
         except RunError as error:
             again = f"`comsd resume {self.path}` goes back to the checkpoint before it"
             raise RunError(f"{error}; {again}") from None
-        record = json.loads((self.path / "config.json").read_text())
-        checkpoint.write_json(place / "config.json", record)
+        config = (self.path / "config.json").read_bytes()
+        checkpoint.replace_file(place / "config.json", config)
 
     # --- what the config describes -----------------------------------------------------------
 
@@ -206,9 +201,8 @@ class Run:
 
     def _read(self, branch: str) -> dict[str, Any]:
         """One branch of the newest whole checkpoint."""
-        folder = self.path / "checkpoints"
-        places = sorted(checkpoint.found(folder))
-        state, problems = checkpoint.latest(folder, [branch])
+        places = sorted(checkpoint.found(self.checkpoints))
+        state, problems = checkpoint.latest(self.checkpoints, [branch])
         for problem in problems:
             warnings.warn(f"{problem}; using the checkpoint before it", stacklevel=4)
         self.used_step = int(places[-1 - len(problems)].name)
@@ -227,15 +221,14 @@ class Run:
     @property
     def reached(self) -> int:
         """The step of the newest checkpoint."""
-        places = checkpoint.found(self.path / "checkpoints")
-        return max((int(place.name) for place in places), default=0)
+        return max((int(place.name) for place in checkpoint.found(self.checkpoints)), default=0)
 
     @property
     def finished(self) -> bool:
         """Trained to the end, and the last evaluation made."""
         if self.reached < self.config.run.steps:
             return False
-        state = checkpoint.plain_state(self.path / "checkpoints" / f"{self.reached:012d}", "run")
+        state = checkpoint.plain_state(self.checkpoints / f"{self.reached:012d}", "run")
         return state is not None and not state.get("evaluation_due")
 
     def extend(self, steps: int) -> None:
@@ -244,27 +237,21 @@ class Run:
             raise InputError(f"steps is {steps}; run {self.path} is at {self.reached} already")
         with take_lock(self.path):
             if self.reached:  # what cannot go on would stay unfinished for good
-                state, _ = checkpoint.latest(self.path / "checkpoints")
+                state, _ = checkpoint.latest(self.checkpoints)
                 self.metrics.check(state["run"]["metrics"])
                 self.evaluations.check(state["run"]["evaluations"])
-            record = json.loads((self.path / "config.json").read_text())
             self.config = self.config.derive("run.steps", steps, "you")
-            record |= {"config": self.config.to_json(), "sources": self.config.sources}
-            checkpoint.write_json(self.path / "config.json", record)
+            self._record(config=self.config.to_json(), sources=self.config.sources)
 
     # --- writing ------------------------------------------------------------------------------
 
     @property
     def in_use(self) -> bool:
         """Is a process writing here?"""
-        try:
-            with (self.path / "lock").open("r+") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except FileNotFoundError:
-            pass
-        return False
+        if not (self.path / "lock").exists():
+            return False
+        with (self.path / "lock").open("r+") as file:
+            return not try_lock(file)
 
     def save(self, trainer: Trainer, state: TrainingState) -> Path:
         branches = trainer.state_dict()
@@ -280,7 +267,7 @@ class Run:
         checkpoint.flush(self.path)
         self._policy = None
         try:
-            return checkpoint.save(self.path / "checkpoints", trainer.steps, branches)
+            return checkpoint.save(self.checkpoints, trainer.steps, branches)
         except RunError as error:
             raise RunError(f"stopped at step {trainer.steps}: {error}") from None
 
@@ -289,20 +276,19 @@ class Run:
 
         Returns what else it remembers and what the user should know.
         """
-        folder = self.path / "checkpoints"
-        checkpoint.recover(folder)
-        if not checkpoint.found(folder):
+        checkpoint.recover(self.checkpoints)
+        if not checkpoint.found(self.checkpoints):
             notes = ["no checkpoint yet: starting from step 0"] if self.metrics.size else []
-            self._begin_with(provenance())
+            self._record(versions=provenance())  # which may have changed since it was created
             self.metrics.truncate(0)
             self.evaluations.truncate(0)
             return TrainingState(), notes
-        state, problems = checkpoint.latest(folder, set_aside=True)
+        state, problems = checkpoint.latest(self.checkpoints, set_aside=True)
         notes = [f"{problem}; continuing from the checkpoint before it" for problem in problems]
         try:
             trainer.load_state_dict(state)
         except (RuntimeError, KeyError, ValueError, TypeError):
-            raise InputError(f"the checkpoints in {folder} do not fit config.json") from None
+            raise InputError(f"the checkpoints of {self.path} do not fit config.json") from None
         before, now = state["run"].get("versions", {}), provenance()
         if changed := [name for name in now if before.get(name) != now[name]]:
             notes.append(f"other versions than before ({', '.join(changed)}): not exact to the bit")
@@ -311,9 +297,9 @@ class Run:
         due = state["run"].get("evaluation_due", False)
         return TrainingState(state["run"]["seconds"], due), notes
 
-    def _begin_with(self, versions: dict[str, str]) -> None:
-        """Note what the first step is made with, if that has changed since the run was created."""
+    def _record(self, **changes: Any) -> None:
+        """Change what config.json says."""
         file = self.path / "config.json"
         record = json.loads(file.read_text())
-        if record.get("versions") != versions:
-            checkpoint.write_json(file, record | {"versions": versions})
+        if record | changes != record:
+            checkpoint.write_json(file, record | changes)

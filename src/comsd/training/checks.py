@@ -1,15 +1,18 @@
-"""What is said before a run starts instead of failing later: sizes, memory, a compiler."""
+"""What is said before a run starts instead of failing later: sizes, memory, device, compiler."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import torch
+
 from comsd.agents.ppo import PPOConfig
-from comsd.config import Config
+from comsd.config import Config, RunSettings
 from comsd.envs.base import Env
 from comsd.errors import InputError
 from comsd.methods.base import MethodConfig
@@ -17,6 +20,8 @@ from comsd.replay import Layout
 from comsd.skills import SkillSpace
 from comsd.training.off_policy import OffPolicySettings, layout
 from comsd.training.on_policy import OnPolicySettings
+
+BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86: the first two; Arm: the last
 
 
 def check_off_policy(config: Config, space: SkillSpace, env: Env) -> None:
@@ -61,6 +66,31 @@ def check_on_policy(config: Config, _: SkillSpace, env: Env) -> None:
                 f"method.{name} is {given!r}, but PPO can only teach the skill that acted; "
                 f"allowed: {choice}"
             )
+
+
+def check_device(settings: RunSettings) -> None:
+    """Raise InputError unless the device is there and has the precision."""
+    device = torch.device(settings.device)
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError):
+        raise InputError(f"device is {settings.device!r}, but torch finds none here") from None
+    if settings.precision == "bf16" and not has_bf16(device):
+        raise InputError(
+            f"precision is 'bf16', but this {settings.device} has no instructions for it; "
+            "allowed: float32"
+        )
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Does it multiply bfloat16 faster than float32?"""
+    return torch.cuda.is_bf16_supported() if device.type == "cuda" else bool(cpu_bf16_flags())
+
+
+def cpu_bf16_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str]:
+    text = cpuinfo.read_text() if cpuinfo.exists() else ""
+    line = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    return BF16_FLAGS.intersection(line[1].split()) if line else set()
 
 
 def check_compiler(device: str) -> None:

@@ -41,23 +41,19 @@ class SkillSelector:
 class SampleSkill(SkillSelector):
     """Always another skill from the prior."""
 
-    def __init__(self, space: SkillSpace) -> None:
-        super().__init__()
+    def __init__(self, space: SkillSpace, first: Tensor | None = None) -> None:
+        super().__init__(first)
         self.space = space
 
     def search(self, n: int, steps: int, rng: np.random.Generator, past: Experience) -> Tensor:
         return self.space.sample(n, rng)
 
 
-class ResampleSkill(SkillSelector):
+class ResampleSkill(SampleSkill):
     """Always another skill, as in pre-training; the selected one is the one that acts now."""
 
-    def __init__(self, space: SkillSpace, first: Tensor) -> None:
-        super().__init__(first)
-        self.space = space
-
     def choose(self, n: int, steps: int, rng: np.random.Generator, past: Experience) -> Tensor:
-        drawn = self.space.sample(n, rng)
+        drawn = self.search(n, steps, rng, past)
         self.selected_skill = drawn[0]
         return drawn
 
@@ -91,18 +87,18 @@ class BestOfK(SkillSelector):
         self.tried = state["tried"]
 
 
-class RewardRegression(SkillSelector):
+class RewardRegression(SampleSkill):
     """Skills from the prior until enough was seen, then the one the rewards ask for."""
 
     def __init__(
         self, space: SkillSpace, after: int, regress: Callable[[Batch], Tensor | None]
     ) -> None:
-        super().__init__()
-        self.space, self.after, self.regress = space, after, regress
+        super().__init__(space)
+        self.after, self.regress = after, regress
 
     def search(self, n: int, steps: int, rng: np.random.Generator, past: Experience) -> Tensor:
         if steps < self.after:
-            return self.space.sample(n, rng)
+            return super().search(n, steps, rng, past)
         skill = self.regress(Batch(*(column.cpu() for column in past())))
         assert skill is not None, "checked before the run"
         self.selected_skill = skill.cpu()

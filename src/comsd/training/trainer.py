@@ -18,7 +18,6 @@ from comsd.errors import RunError
 from comsd.methods.base import Method
 from comsd.nn import load_optimizer, optimizer_state, use_bf16
 from comsd.training.logger import Logger
-from comsd.training.seeding import random_state, restore_random
 from comsd.training.signals import Stop
 from comsd.types import Metrics
 
@@ -44,6 +43,7 @@ class Trainer(ABC):
         self.env, self.agent, self.method = env, agent, method
         self.policy = agent.policy  # acts; shares the agent's weights
         self.device: torch.device = self.policy.device
+        self.on_cuda = self.device.type == "cuda"
         self.optimizer = method.optimizer()
         self.rngs = {name: np.random.default_rng(seed) for name, seed in rngs.items()}
         self.steps = 0  # of the environments
@@ -74,7 +74,11 @@ class Trainer(ABC):
             "agent_optimizer": self.agent.optimizer_state(),
             "method_optimizer": optimizer_state(self.optimizer),
             "env": self.env.state_dict(),
-            "random": random_state(self.rngs, self.device),
+            "random": {
+                "rng": {name: rng.bit_generator.state for name, rng in self.rngs.items()},
+                "torch_rng": torch.get_rng_state(),  # methods draw from it
+                "cuda_rng": [torch.cuda.get_rng_state(self.device)] if self.on_cuda else [],
+            },
         }
         agent, method = self.agent.state_dict(), self.method.state_dict()
         return {"agent": agent, "method": method, "training": training}
@@ -86,7 +90,11 @@ class Trainer(ABC):
         self.agent.load_optimizer_state(training["agent_optimizer"])
         load_optimizer(self.optimizer, training["method_optimizer"])
         self.env.load_state_dict(training["env"])
-        restore_random(training["random"], self.rngs, self.device)
+        for name, rng in self.rngs.items():
+            rng.bit_generator.state = training["random"]["rng"][name]
+        torch.set_rng_state(training["random"]["torch_rng"])
+        if self.on_cuda and training["random"]["cuda_rng"]:
+            torch.cuda.set_rng_state(training["random"]["cuda_rng"][0], self.device)
         self.steps = training["steps"]
 
 
@@ -163,7 +171,7 @@ class TrainingLoop:
             self.run_evaluation()
         if due(settings.checkpoint_every) and not done and not self.stop.requested():
             self.checkpoint()
-        self.logger.advance(trainer.steps)
+        self.logger.progress.advance(trainer.steps)
 
     def run_evaluation(self) -> None:
         """Put off until the run is resumed if a signal comes meanwhile."""
