@@ -15,7 +15,7 @@ from comsd.methods.aps import APS
 from comsd.methods.becl import BeCL, next_of_same_skill
 from comsd.methods.cesd import CeSD, Features, sinkhorn
 from comsd.methods.cic import CIC
-from comsd.methods.comsd import ComSD, dynamic_weight
+from comsd.methods.comsd import ComSD
 from comsd.methods.contrastive import ContrastiveFeatures
 from comsd.methods.dads import DADS
 from comsd.methods.diayn import DIAYN
@@ -49,11 +49,14 @@ def comsd(**values: Any) -> ComSD:
 def test_dynamic_weight_is_eq_11() -> None:
     """w = (0, 2): with f = (0, 1) the weight is twice the flag; with f = (1/3, 2/3), 6 flag - 2
     between 0 and 2. The paper's clamp names its bounds in the other order, which would give 0."""
-    flag = torch.tensor([0, 1 / 3, 0.5, 2 / 3, 1])
-    wide = dynamic_weight(flag, (0, 2), (0, 1)).tolist()
-    narrow = dynamic_weight(flag, (0, 2), (1 / 3, 2 / 3)).tolist()
-    assert wide == pytest.approx([0, 2 / 3, 1, 4 / 3, 2])
-    assert narrow == pytest.approx([0, 0, 1, 2, 2], abs=1e-6)
+    skill = torch.tensor([[0], [1 / 3], [0.5], [2 / 3], [1]])
+    weights: dict[str, Any] = {"w_low": 0, "w_high": 2}
+    wide = make_method("comsd", Box(1), f_low=0, f_high=1, **weights)
+    narrow = make_method("comsd", Box(1), f_low=1 / 3, f_high=2 / 3, **weights)
+    assert isinstance(wide, ComSD)
+    assert isinstance(narrow, ComSD)
+    assert wide.beta(skill).tolist() == pytest.approx([0, 2 / 3, 1, 4 / 3, 2])
+    assert narrow.beta(skill).tolist() == pytest.approx([0, 0, 1, 2, 2], abs=1e-6)
 
 
 def test_comsd_maze_weights_are_equal_steps_from_one_half_to_one() -> None:

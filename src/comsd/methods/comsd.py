@@ -74,15 +74,6 @@ class ComSDConfig(ContrastiveConfig):
     }
 
 
-def dynamic_weight(
-    flag: Tensor, weights: tuple[float, float], flags: tuple[float, float]
-) -> Tensor:
-    """Eq. 11: the line through (f_low, w_low) and (f_high, w_high), held between the weights."""
-    (w_low, w_high), (f_low, f_high) = weights, flags
-    slope = (w_high - w_low) / (f_high - f_low)
-    return (w_high + slope * (flag - f_high)).clamp(w_low, w_high)
-
-
 class ComSD(Method):
     name = "comsd"
     paper = "Liu et al., balancing state exploration and skill diversity (ComSD)"
@@ -110,11 +101,13 @@ class ComSD(Method):
         nce = self.encoder.loss(features)
         return nce, {"comsd/nce": nce.detach()}
 
-    def beta(self, skill: Tensor) -> Tensor:  # Eq. 11
+    def beta(self, skill: Tensor) -> Tensor:
+        """Eq. 11: the line through (f_low, w_low) and (f_high, w_high), clamped to the weights."""
         c = self.config
         if not c.smw:
             return torch.full_like(skill[:, 0], (c.w_low + c.w_high) / 2)
-        return dynamic_weight(self.space.flag(skill), (c.w_low, c.w_high), (c.f_low, c.f_high))
+        slope = (c.w_high - c.w_low) / (c.f_high - c.f_low)
+        return (c.w_high + slope * (self.space.flag(skill) - c.f_high)).clamp(c.w_low, c.w_high)
 
     def explore(self, batch: Batch, features: ContrastiveFeatures | None) -> Tensor:
         if self.config.knn == "frozen-random":
