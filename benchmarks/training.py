@@ -19,9 +19,8 @@ import torch
 
 from comsd.resolve import resolve
 from comsd.runs.run import Run
-from comsd.training.logger import Logger
+from comsd.training.logger import Logger, Progress
 from comsd.training.off_policy import OffPolicyTrainer
-from comsd.training.progress import Progress
 from comsd.training.trainer import Stop, TrainingLoop, TrainingState, prepare
 
 

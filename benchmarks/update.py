@@ -21,8 +21,8 @@ from measure import agent_update, forward_backward, ratios, report
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.methods.comsd import ComSD, ComSDConfig
 from comsd.nn import MLP, use_bf16
-from comsd.runs.device import has_bf16
 from comsd.skills import Box
+from comsd.training.checks import has_bf16
 from comsd.types import Batch, ObsSpec
 
 OBS, ACTIONS, SKILL = 24, 6, 64
