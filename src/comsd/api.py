@@ -136,7 +136,7 @@ def _train(run: Run, env: Env, report: Report) -> None:
         progress = Progress(settings.steps, trainer.steps, shown, report)
         board = run.path / "tensorboard" if settings.tensorboard else None
         evaluate = evaluator.evaluate_during_training
-        with Logger(run.metrics, run.evaluations, progress, board, trainer.steps) as logger:
+        with Logger(run.metrics, run.evaluations, progress, board) as logger:
             loop = TrainingLoop(trainer, settings, logger, evaluate, run.save, stop, state)
             loop.run(evaluate_first=evaluator.at_start)
         if stop.signal is not None and loop.unfinished:

@@ -265,7 +265,8 @@ def read(place: Path, branches: list[str] | None = None) -> dict[str, Any]:
             )
         if manifest.pop("checksum") != manifest_checksum(manifest):
             raise RunError(f"{place / MANIFEST} is damaged: its checksum does not match")
-        packed = {name: manifest["state"][name] for name in branches or manifest["state"]}
+        wanted = manifest["state"] if branches is None else branches
+        packed = {branch: manifest["state"][branch] for branch in wanted}
         if any(Path(name).name != name for name in {*packed, *chunk_names(packed)}):
             raise RunError(f"{place / MANIFEST} names a file that is none of its own")
         state = {}

@@ -22,8 +22,6 @@ S = TypeVar("S", bound="Settings")
 
 Stage = Literal["pretrain", "finetune", "combine", "scratch"]
 
-DEVICE = re.compile(r"cpu|cuda(:\d+)?")
-
 
 class Setting(NamedTuple):
     """A value and where it comes from."""
@@ -127,7 +125,7 @@ class RunSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not DEVICE.fullmatch(self.device):
+        if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
             raise InputError(f"device is {self.device!r}; allowed: cpu, cuda, cuda:N")
         if self.skills < 2 and self.space != "none":
             raise InputError(f"skills is {self.skills}; it must be at least 2")

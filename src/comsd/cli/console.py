@@ -23,16 +23,14 @@ METHOD_FILES: list[Path] = []  # that the command names
 def register_method_files(argv: list[str]) -> list[str]:
     """Run the files of the user's methods; returns argv without them."""
     METHOD_FILES.clear()
-    if not any(argument.partition("=")[0] == "--method-file" for argument in argv):
-        return argv
-    from comsd.options import pop_option
-    from comsd.registry import register_file
+    while any(argument.partition("=")[0] == "--method-file" for argument in argv):
+        from comsd.options import pop_option
+        from comsd.registry import register_file
 
-    file, argv = pop_option(argv, "--method-file")
-    while file is not None:
+        file, argv = pop_option(argv, "--method-file")
+        assert file is not None
         register_file(file)
         METHOD_FILES.append(Path(file).resolve())
-        file, argv = pop_option(argv, "--method-file")
     return argv
 
 

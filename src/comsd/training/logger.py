@@ -76,15 +76,14 @@ class Logger:
         evaluations: Table,
         progress: Progress,
         tensorboard: Path | None = None,
-        start: int = 0,
     ) -> None:
-        """start: the step to continue from; what TensorBoard has of later ones is replaced."""
         self.metrics, self.evaluations, self.progress = metrics, evaluations, progress
         self.board: Any = None
         if tensorboard is not None:
             from torch.utils.tensorboard import SummaryWriter
 
-            self.board = SummaryWriter(str(tensorboard), purge_step=start + 1)
+            # What it has of steps that are made again is replaced.
+            self.board = SummaryWriter(str(tensorboard), purge_step=progress.first + 1)
 
     def __enter__(self) -> Logger:
         if self.progress.bar:
