@@ -58,7 +58,7 @@ class LocalExecutor:
             options += ["--method-file", str(path)]
         with log.open("ab") as file:
             return subprocess.Popen(
-                [sys.executable, "-m", "comsd.cli", *argv, *options],
+                [sys.executable, "-m", "comsd", *argv, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
