@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from comsd.agents.ddpg import DDPGConfig
+DDPGConfig = object
 from comsd.config import (
     Config,
     Setting,
@@ -31,7 +31,7 @@ from comsd.envs.mujoco import HORIZON
 from comsd.envs.skills import SkillEnv
 from comsd.errors import InputError
 from comsd.methods import METHODS, Method
-from comsd.rules import BestOf, Regress, Resample, Rule
+from comsd.training.skill_selection import BestOfK as BestOf, RewardRegression as Regress, ResampleSkill as Resample, SkillSelector as Rule
 
 if TYPE_CHECKING:
     from comsd.run import Run
@@ -117,7 +117,7 @@ def resolve_finetune(
     check_free("finetune", overrides)
     check_source(source, task)
     before, method = source.config.run, METHODS[source.config.run.method]
-    centred = method.usual_skill(source.space) is not None
+    centred = method.default_skill(source.space) is not None
     usual = method.finetuning_rule if centred or method.finetuning_rule != "fixed" else "random"
     adapted = inherited(source)
     adapted |= sourced("the pre-trained run", run__space=before.space, run__skills=before.skills)
@@ -150,7 +150,7 @@ def hold_of(config: Config, source: Run) -> int:
 def check_rule(config: Config, source: Run) -> None:
     how, method = config.adapt, METHODS[source.config.run.method]
     assert isinstance(how, FinetuneSettings)
-    if how.rule == "regress" and method.regress is Method.regress:
+    if how.rule == "regress" and method.regress_skill is Method.regress_skill:
         raise InputError(f"rule is 'regress', but {method.name} has no features for it")
     hold, envs = hold_of(config, source), agent_of(config).envs
     last = -(-how.regress_after // (hold * envs)) * hold * envs
@@ -164,7 +164,7 @@ def check_rule(config: Config, source: Run) -> None:
             f"tries is {how.tries}; agent.random_steps / tries must be an episode of {HORIZON} "
             "steps or an even part of one, and all tries must fit into steps"
         )
-    if how.rule == "fixed" and method.usual_skill(source.space) is None:
+    if how.rule == "fixed" and method.default_skill(source.space) is None:
         raise InputError(
             f"rule is 'fixed', but {source.space.kind} skills have none that stands out; "
             "allowed: random, resample, best-of-k"
@@ -226,7 +226,7 @@ def make_rule(run: Run) -> Rule:
     if how.rule == "regress":
         return Regress(space, how.regress_after, source.load_method().regress)
     if how.rule == "fixed":
-        usual = method.usual_skill(space)
+        usual = method.default_skill(space)
         assert usual is not None
         return Rule(usual)
     drawn = space.sample(1, np.random.default_rng(run.seeds()[4]))[0]

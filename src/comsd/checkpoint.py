@@ -122,8 +122,7 @@ def unpack(tree: Any, tensors: dict[str, Tensor]) -> Any:
     """The inverse of `pack`; the content of pieces is still to be read."""
     if isinstance(tree, dict):
         if "$piece" in tree:
-            first, last = tree["span"]
-            return Chunk(tree["$piece"], (first, last), None, tree["checksum"])
+            return Chunk(tree["$piece"], tree["span"], None, tree["checksum"])
         if "$tensor" in tree:
             return tensors[tree["$tensor"]]
         if "$array" in tree:

@@ -113,6 +113,7 @@ class RunSettings(Settings):
     skills: int = setting(10, "number of skills, or of dimensions of the skill", "paper", low=0)
     seed: int = setting(0, "seed of all randomness", "default", low=0)
     steps: int = setting(6_250_000, "environment steps in all", "paper", low=1)
+    precision: Literal["float32", "bf16"] = setting("float32", "of the networks' products", "ours")
     device: str = setting("cpu", "torch device", "this library")
     threads: int = setting(
         1, "CPU threads of this run", "several runs share a machine", low=1, high=1024

@@ -13,7 +13,7 @@ import torch
 
 from comsd import gl
 from comsd.analysis.video import has_ffmpeg
-from comsd.compiling import check_compiler
+from comsd.agents.base import check_compiler
 from comsd.envs import ENVS
 from comsd.errors import InputError
 from comsd.run import provenance

@@ -84,7 +84,7 @@ def train(run: Run, report: Callable[[str], None]) -> None:
         began, start = time.monotonic() - seconds, learner.steps
         run.open_board(start)
         look = evaluator(run)
-        shown = learner.method.headline | look.headline
+        shown = learner.method.progress_metrics | look.headline
         with Progress(settings.steps, start, shown, report) as progress:
             if run.evaluation_due or (learner.steps == 0 and look.at_start):
                 evaluate(run, learner, look, progress, stop)
@@ -119,7 +119,7 @@ def advance(
     """One cycle, and whatever is due after it."""
     settings, before = run.config.run, learner.steps
     try:
-        metrics = learner.cycle()
+        metrics = learner.train_step()
     except RunError as error:
         raise RunError(f"stopped at step {learner.steps}: {error}") from None
     done = learner.steps >= settings.steps
@@ -128,7 +128,7 @@ def advance(
         return done or before // every != learner.steps // every
 
     if metrics and due(settings.log_every):
-        figures = metrics | learner.health()
+        figures = metrics | learner.diagnostics()
         values = {name: float(value.mean()) for name, value in figures.items()}
         run.metrics.append({"step": learner.steps, **values, "seconds": round(seconds(), 2)})
         run.show_on_board(learner.steps, values)

@@ -34,6 +34,8 @@ import torch
 from torch import Tensor, nn
 
 from comsd import checkpoint
+import comsd.agents
+comsd.agents.load()
 from comsd.adaptation import FinetuneSettings, make_env, make_rule
 from comsd.agents import AGENTS, AgentConfig
 from comsd.config import Config, from_json
@@ -44,7 +46,7 @@ from comsd.methods import METHODS, Method, MethodConfig
 from comsd.methods.files import LOADED
 from comsd.methods.task import TaskReward
 from comsd.skills import SPACES, SkillSpace
-from comsd.types import ObsInfo
+from comsd.types import ObsSpec
 
 TIME_COLUMNS = ("seconds",)
 LOCK_ATTEMPTS = 5
@@ -89,7 +91,6 @@ def check_device(device: str) -> None:
 def check_possible(config: Config, source: Run | None = None) -> None:
     """Say now what would fail later: memory, a compiler, an extra that is not installed."""
     spec, space = env_spec(config.run.env), SPACES[config.run.space](config.run.skills)
-    AGENTS[spec.agent].check(config, space, make_env(config, source, 1, 0))
     if config.run.tensorboard and find_spec("tensorboard") is None:
         raise InputError(
             "tensorboard is True but needs the extra: pip install 'comsd[tensorboard]'"
@@ -299,9 +300,8 @@ class Run:
         return self.config.run.stage == "pretrain"
 
     @staticmethod
-    def obs_info(env: Env, device: torch.device) -> ObsInfo:
-        mean, std = torch.from_numpy(env.obs_mean), torch.from_numpy(env.obs_std)
-        return ObsInfo(env.obs_dim, mean.to(device), std.to(device))
+    def obs_info(env: Env, device: torch.device) -> ObsSpec:
+        return ObsSpec((env.obs_dim,), 'float32', env.obs_mean, env.obs_std)
 
     def learner(self) -> Learner:
         """A fresh learner, as at step 0."""
@@ -312,11 +312,20 @@ class Run:
         torch.manual_seed(int(weights.generate_state(1)[0]))
         with (device := torch.device(self.config.run.device)):
             agent, method = self.make_agent(env, device), self.make_method(env, device)
-        make = AGENTS[self.spec.agent].learner
+        from comsd.learners.base import Adapter
+        from comsd.training.off_policy import OffPolicyTrainer
+        from comsd.training.on_policy import OnPolicyTrainer
+
+        if self.spec.agent == 'ppo':
+            return OnPolicyTrainer(Adapter(env), agent, method, settings, learner_seed, self.config.run.precision)
+
+        def make(env, agent, method, seed, rule=None):
+            return OffPolicyTrainer(Adapter(env), agent, method, settings, seed, rule, self.config.run.precision)
+
         if self.pretrains:
             return make(env, agent, method, learner_seed)
         if isinstance(self.config.adapt, FinetuneSettings):
-            agent.start_from(self.source.policy, self.config.adapt.critic_init)
+            agent.init_from(self.source.policy, self.config.adapt.critic_init)
         return make(env, agent, method, learner_seed, make_rule(self))
 
     @property
@@ -337,7 +346,7 @@ class Run:
     def load_policy(self) -> Policy:
         agent = self.make_agent(self.make_env(1, 0), torch.device("cpu"))
         self._fill(agent, "agent")
-        return agent
+        return agent.policy
 
     def load_method(self) -> Method:
         """The trained representation alone, on the CPU."""

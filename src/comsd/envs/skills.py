@@ -42,7 +42,7 @@ class SkillEnv:
 
     def step(self, action: Array) -> Step:
         u = torch.from_numpy(action)
-        play = self.policy.player(self.space.decode(u) if self.decode else u, None)
+        play = __import__('comsd.agents.base',fromlist=['x']).make_policy_fn(self.policy, self.space.decode(u) if self.decode else u, None)
         total, weight = np.zeros(self.num_envs), 1.0
         for _ in range(self.repeat):
             self.obs, reward, last = self.env.step(play(self.obs))

@@ -19,6 +19,7 @@ from comsd.envs.maze import MAZES, Maze, MazeEnv
 from comsd.evaluation.base import Stopped, never
 from comsd.learners.base import Learner, Policy
 from comsd.skills import SkillSpace
+from comsd.agents.base import make_policy_fn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,7 +96,7 @@ def rollouts(
             action = rng.uniform(-1, 1, (env.num_envs, 2)).astype(np.float32)
         else:
             obs = torch.from_numpy(path[-1])
-            action = policy.act(obs, skill, None if greedy else rng).cpu().numpy()
+            action = make_policy_fn(policy, skill, None if greedy else rng)(obs.numpy())
         path.append(env.step(action).obs)
         cells.append(env.cell)
     shape = len(skills), per_skill, env.horizon + 1
@@ -217,7 +218,7 @@ class MazeEvaluator:
     def follow(self, learner: Learner, stopped: Callable[[], bool]) -> dict[str, float] | None:
         self.stopped = stopped
         try:
-            return self.measure(learner.agent)
+            return self.measure(learner.policy)
         except Stopped:
             return None
         finally:

@@ -18,7 +18,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from comsd.agents.ddpg import DDPGConfig
 from comsd.envs import robot
 from comsd.envs.base import Array
 from comsd.envs.mujoco import HORIZON, MOTION, RobotEnv
@@ -28,7 +27,9 @@ from comsd.evaluation.base import Stopped, acting, never
 from comsd.learners.base import Learner, Policy
 from comsd.methods.base import Method
 from comsd.skills import Box, OneHot, SkillSpace
-from comsd.terms import chance, knn_distances, retrieval
+from comsd.methods.entropy import knn_distances
+from comsd.methods.statistics import chance, retrieval
+from comsd.agents.base import make_policy_fn
 from comsd.types import Batch
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def sweeps(space: SkillSpace) -> dict[str, Tensor]:
         result["flag"] = space.flags(SWEPT)
     finite = isinstance(space, OneHot)  # each of its skills once at most
     n = min(SWEPT, space.dim) if finite else SWEPT
-    result["random"] = space.spread(n, np.random.default_rng(0))
+    result["random"] = space.sample_balanced(n, np.random.default_rng(0))
     return result
 
 
@@ -122,7 +123,6 @@ class RobotEvaluator:
         self.robot, self.space = robot(run.spec.name), run.space
         self.rollouts = max(2, run.config.run.rollouts)
         agent = run.config.agent
-        assert isinstance(agent, DDPGConfig)
         self.hold, self.n = min(agent.hold, HORIZON), agent.n_step
         # the flag's, where there is one
         self.followed, self.followed_skills = list(sweeps(self.space).items())[-2]
@@ -162,7 +162,7 @@ class RobotEvaluator:
         self, env: RobotEnv, policy: Policy | None, skills: Tensor, length: int
     ) -> Iterator[Array]:
         """The observations after each step."""
-        play = policy.player(skills, None) if policy else None
+        play = make_policy_fn(policy, skills, None) if policy else None
         rng = np.random.default_rng(self.seed)
         obs = env.reset()
         with acting():
@@ -201,7 +201,7 @@ class RobotEvaluator:
         }
 
     def follow(self, learner: Learner, stopped: Callable[[], bool]) -> dict[str, float] | None:
-        policy, skills = learner.agent, self.followed_skills
+        policy, skills = learner.policy, self.followed_skills
         self.stopped = stopped
         try:
             states = self.roll_out(policy, skills, [0] * len(skills))
@@ -224,7 +224,7 @@ class RobotEvaluator:
         rng = np.random.default_rng(self.seed)
         for _ in range(HORIZON // self.hold):
             skills = self.space.sample(HELD_OUT, rng)
-            play = policy.player(skills, rng)
+            play = make_policy_fn(policy, skills, rng)
             seen = [obs]
             with acting():
                 for _ in range(self.hold):
@@ -252,7 +252,7 @@ class RobotEvaluator:
         batch = Batch(obs, actions, after, near, skill, nothing, nothing)
         device = next(method.buffers()).device
         method.eval()
-        scores = method.scores(Batch(*(column.to(device) for column in batch)))
+        scores = method.skill_scores(Batch(*(column.to(device) for column in batch)))
         method.train()
         return scores
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from comsd.envs.base import Array
 from comsd.errors import InputError
+from comsd.agents.base import make_policy_fn
 from comsd.evaluation.base import Stopped, acting, never
 from comsd.learners.base import Learner, Policy
 
@@ -58,7 +59,7 @@ class TaskEvaluator:
             return rng.uniform(-1, 1, shape).astype(np.float32)
 
         drawn = rng if noise else None
-        play = policy.player(skill.expand(self.episodes, -1), drawn) if policy else at_random
+        play = make_policy_fn(policy, skill.expand(self.episodes, -1), drawn) if policy else at_random
         total, obs, last = np.zeros(self.episodes), env.reset(), False
         with acting():
             while not last:
@@ -79,11 +80,11 @@ class TaskEvaluator:
         return figures
 
     def follow(self, learner: Learner, stopped: Callable[[], bool]) -> dict[str, float] | None:
-        skill = learner.settled
+        skill = learner.selected_skill
         if skill is None:  # the rule is still searching
             return {}
         try:
-            return self.score(learner.agent, skill, stopped)
+            return self.score(learner.policy, skill, stopped)
         except Stopped:
             return None
 
