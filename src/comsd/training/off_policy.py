@@ -92,7 +92,7 @@ class OffPolicyTrainer(Trainer):
             if not np.isfinite(action).all():
                 raise_if_not_finite(self.agent.state_dict() | {"actions": torch.from_numpy(action)})
         step = self.env.step(action)
-        ended = step.terminated | step.truncated
+        ended = step.ended
         self.replay.add(action, step.reward, step.obs, step.terminated, ended)
         self.obs = step.obs
         self.clock += 1

@@ -60,7 +60,7 @@ class OnPolicyTrainer(Trainer):
         for t in range(length):
             action = policy_fn(obs)
             step = env.step(action)
-            ended = step.terminated | step.truncated
+            ended = step.ended
             rows.append((obs, action, step.obs, skill.numpy(), step.reward, step.terminated, ended))
             obs = step.obs
             if t + 1 < length and ended.any():
@@ -97,9 +97,9 @@ class OnPolicyTrainer(Trainer):
         if self.optimizer is None:
             return metrics
         c = self.agent.config
-        columns = batch._replace(one_step_obs=batch.reward)  # adjacent: next_obs itself
-        for rows in shuffled(columns, c.epochs, c.minibatches, self.rngs["order"]):
+        for rows in shuffled(batch, c.epochs, c.minibatches, self.rngs["order"]):
             minibatch = Batch(*rows)
+            # One tensor for both, as in the batch: methods save a forward pass by it.
             minibatch = minibatch._replace(one_step_obs=minibatch.next_obs)
             _, metrics = self.method.representation_step(minibatch, self.optimizer)
         if not all_finite(self.method.parameters()):
