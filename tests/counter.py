@@ -29,6 +29,9 @@ class Counter:
         obs = self.sum[:, None].astype(np.float32)
         return Step(obs, self.sum, self.sum >= self.goal, self.clock >= self.horizon)
 
+    def positions(self) -> None:
+        """A number has no place in the plane."""
+
     def state_dict(self) -> dict[str, Array]:
         return {"sum": self.sum, "clock": self.clock}
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from comsd.envs.base import Step
 from comsd.types import Array, Mask
@@ -50,6 +51,9 @@ class FakeEnv:
         terminated = np.array([clock == end for clock, end in zip(self.clock, ends, strict=True)])
         truncated = (self.clock == self.horizon) & ~terminated
         return Step(self.obs, self.place[:, 0].copy(), terminated, truncated)
+
+    def positions(self) -> NDArray[np.float64]:
+        return self.place.copy()
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -115,6 +115,7 @@ def test_episodes_last_fifty_steps_of_bounded_length() -> None:
     for t in range(1, HORIZON + 1):
         step = env.step(np.ones((3, 2), dtype=np.float32))
         assert np.abs(step.obs - before).max() <= REACH + 1e-6
+        assert (env.positions().astype(np.float32) == step.obs).all()
         assert step.reward.tolist() == [0, 0, 0]
         assert not step.terminated.any()
         assert step.truncated.tolist() == [t == HORIZON] * 3

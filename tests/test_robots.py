@@ -21,7 +21,7 @@ import comsd
 from comsd.envs.mujoco import HORIZON, RobotEnv
 from comsd.envs.robots import ROBOTS, load_robot
 from comsd.envs.simulation import SingleSimulation
-from comsd.envs.specs import ENVS, ROBOT_TASKS, TASKS, env_spec, make_task
+from comsd.envs.specs import ENVS, ROBOT_TASKS, TASKS, env_spec, make_robot, make_task
 from comsd.errors import InputError, RunError
 
 STOCK = ["walker_stand", "walker_walk", "walker_run", "quadruped_walk", "quadruped_run"]
@@ -220,6 +220,20 @@ def test_a_reset_of_some_leaves_the_others_to_the_bit(domain: str) -> None:
             assert np.array_equal(ours, twin.step(action).obs)
     first = np.array([True, False, False])  # a restored copy resets alike
     assert np.array_equal(env.reset(first), twin.reset(first))
+
+
+@pytest.mark.parametrize("num_envs", [1, 2])
+@pytest.mark.parametrize("domain", ROBOTS)
+def test_positions_are_those_of_the_torso(domain: str, num_envs: int) -> None:
+    env = make_robot(domain, range(num_envs), motion=True)
+    env.reset()
+    begun = env.positions()
+    for action in actions(20, num_envs, env.action_dim):
+        env.step(action)
+    axes = [0, 1] if domain == "quadruped" else [0, 2]
+    torso = env.readings["xpos"][:, env.robot.torso][:, axes]
+    assert env.positions() == pytest.approx(torso, abs=1e-12)
+    assert (begun != env.positions()).all()  # a copy, which later steps leave as it is
 
 
 @pytest.mark.parametrize("num_envs", [1, 2])

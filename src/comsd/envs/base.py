@@ -46,6 +46,13 @@ class Env(Protocol):
         """Actions (N, A) in [-1, 1]."""
         ...
 
+    def positions(self) -> NDArray[np.floating] | None:
+        """Where each body is now, (N, 2): x-y, or x-z of one that moves in that plane.
+
+        For pictures of trajectories; None where it is unknown.
+        """
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """The complete state, as arrays and JSON values: a restored copy continues bit for bit."""
         ...

@@ -202,6 +202,9 @@ class MazeEnv:
         obs, truncated = self.position.astype(np.float32), self.clock >= self.horizon
         return Step(obs, self.no_reward, self.never, truncated)
 
+    def positions(self) -> NDArray[np.float64]:
+        return self.position
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "position": self.position,

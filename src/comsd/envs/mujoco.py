@@ -83,6 +83,10 @@ class Robot(ABC):
         return x["xpos"][..., self.torso, 2]
 
     @abstractmethod
+    def position(self, qpos: Doubles) -> Doubles:
+        """Of the torso in m, (..., 2): x-y, or x-z of a planar robot."""
+
+    @abstractmethod
     def speed(self, x: Readings) -> Doubles:
         """Forwards, in m/s."""
 
@@ -201,6 +205,9 @@ class RobotEnv:
             f"the simulation of {self.title} is unstable at step {step} of an episode "
             f"(environment {error.sim}, seed {self.seeds[error.sim]}): {error}"
         )
+
+    def positions(self) -> Doubles:
+        return self.robot.position(self.simulations.qpos)
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -41,6 +41,8 @@ class Planar(Robot):
     def __init__(self) -> None:
         super().__init__()
         self.velocity = self.sensor("torso_subtreelinvel")
+        self.slides = [int(self.model.joint(name).qposadr[0]) for name in ("rootx", "rootz")]
+        self.origin = self.model.body_pos[self.torso, [0, 2]]  # where both slides are 0
 
     def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
         """Limited joints anywhere in their range, free hinges at any angle, slides stay."""
@@ -53,6 +55,9 @@ class Planar(Robot):
             else:
                 continue
             data.qpos[model.jnt_qposadr[joint]] = rng.uniform(low, high)
+
+    def position(self, qpos: Doubles) -> Doubles:
+        return self.origin + qpos[..., self.slides]
 
     def speed(self, x: Readings) -> Doubles:
         return x["sensordata"][..., self.velocity]
@@ -218,6 +223,9 @@ class Quadruped(Robot):
             sensordata[:, self.imu],
             np.arcsinh(sensordata[:, self.toes]),
         ]
+
+    def position(self, qpos: Doubles) -> Doubles:
+        return qpos[..., :2].copy()  # of the free joint
 
     def speed(self, x: Readings) -> Doubles:
         """Along the torso's own axis."""

@@ -72,6 +72,11 @@ class SingleSimulation:
         if any(self.warnings.tolist()):
             raise UnstableError(0, f"MuJoCo warns {WARNINGS[np.flatnonzero(self.warnings)[0]]}")
 
+    @property
+    def qpos(self) -> Doubles:
+        """Positions of the joints, a row for each; overwritten by every step."""
+        return self.data.qpos[None]
+
     def state(self) -> Doubles:
         """The complete state, a row for each."""
         state = np.empty((1, mujoco.mj_stateSize(self.model, STATE)))
@@ -111,6 +116,10 @@ class BatchedSimulation:
         if np.count_nonzero(self.batch.warning):
             sim, kind = np.argwhere(self.batch.warning)[0, :2]
             raise UnstableError(int(sim), f"MuJoCo warns {WARNINGS[kind]}")
+
+    @property
+    def qpos(self) -> Doubles:
+        return self.batch.state[:, 1 : 1 + self.model.nq]  # after the time
 
     def state(self) -> Doubles:
         return self.batch.state.copy()

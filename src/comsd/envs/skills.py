@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from comsd.envs.base import Env, Step
@@ -53,6 +54,9 @@ class SkillEnv:
             weight *= self.discount
         self.obs = step.obs
         return step._replace(reward=total)
+
+    def positions(self) -> NDArray[np.floating] | None:
+        return self.env.positions()
 
     def state_dict(self) -> dict[str, Any]:
         return {"env": self.env.state_dict(), "obs": self.obs}
