@@ -131,3 +131,17 @@ def test_the_loss_takes_keys_of_any_length() -> None:
     assert encoder.loss(f).item() == pytest.approx(math.log(math.e**2 + 1) - 2)
     zero = f._replace(key=torch.zeros(2, 2))  # no direction: as far from one skill as another
     assert encoder.loss(zero).item() == pytest.approx(math.log(2))
+
+
+def test_tau_of_adjacent_states_does_not_depend_on_the_window() -> None:
+    """The paper's tau is (s_t, s_t+1) whatever n-step return the critic has."""
+    space = Box(4)
+    batch = make_batch(space, 8)
+    batch = batch._replace(next_obs=batch.obs + 3 * (batch.next_obs - batch.obs))
+    torch.manual_seed(0)
+    window = ContrastiveEncoder(OBS, space, CICConfig(hidden=8))
+    adjacent = ContrastiveEncoder(OBS, space, CICConfig(hidden=8, tau="adjacent"))
+    adjacent.load_state_dict(window.state_dict())
+    assert not torch.equal(window(batch).key, adjacent(batch).key)
+    one_step = batch._replace(next_obs=batch.one_step_obs)
+    assert torch.equal(window(one_step).key, adjacent(batch).key)

@@ -180,6 +180,16 @@ def test_steps_of_the_representation_per_update(steps: int) -> None:
     assert {state["step"].item() for state in critic.state.values()} == {trainer.updates}
 
 
+def test_a_representation_that_learns_less_often_than_the_agent() -> None:
+    trainer = make("comsd", representation_every=4)
+    figures = [metrics for metrics in (trainer.train_step() for _ in range(40)) if metrics]
+    assert all("comsd/nce" in metrics for metrics in figures)  # logged whether it learns or not
+    assert trainer.optimizer is not None
+    counts = {state["step"].item() for state in trainer.optimizer.state.values()}
+    assert trainer.updates > 4
+    assert counts == {-(-trainer.updates // 4)}
+
+
 def test_the_diagnostics_change_nothing() -> None:
     ours, twin = make(ends=uneven), make(ends=uneven)
     for trainer in (ours, twin):

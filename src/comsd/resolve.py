@@ -21,7 +21,7 @@ from comsd.registry import AGENTS, ENVS, METHODS, TASKS, env_spec, method_class
 
 NAMED = {"run.stage", "run.method"}
 ADAPTED = NAMED | {"run.env", "run.space", "run.skills", "run.agent", "adapt.source", "train.hold"}
-ADAPTED |= {"train.representation_steps"}  # there is no representation
+ADAPTED |= {"train.representation_steps", "train.representation_every"}  # there is none
 FIXED: dict[str, set[str]] = {  # what cannot be chosen in a stage, since it follows from others
     "pretrain": NAMED,
     "finetune": ADAPTED | {"agent.hidden"},

@@ -151,10 +151,18 @@ class Method(nn.Module):
         reward, metrics = checked_reward(self.name, self.reward(batch, features), batch.discount)
         return RewardOutput(reward, metrics, self.value_skill(batch, features))
 
-    def update(self, batch: Batch, optimizer: torch.optim.Optimizer | None) -> RewardOutput:
-        """One step of the representation, and the rewards (B,) from the same forward pass."""
+    def update(
+        self, batch: Batch, optimizer: torch.optim.Optimizer | None, *, step: bool = True
+    ) -> RewardOutput:
+        """One step of the representation, and the rewards (B,) from the same forward pass.
+
+        step: False only evaluates the loss, for the log.
+        """
         if optimizer is None:
             return self.intrinsic_reward(batch)
-        features, metrics = self.representation_step(batch, optimizer)
+        if step:
+            features, metrics = self.representation_step(batch, optimizer)
+        else:
+            features, _, metrics = self.embed_and_loss(batch)
         output = self.intrinsic_reward(batch, None if self.config.reward_after else features)
         return output._replace(metrics=metrics | output.metrics)

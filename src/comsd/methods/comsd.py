@@ -44,7 +44,7 @@ class ComSDConfig(ContrastiveConfig):
     diversity_form: Literal["q", "log-q"] = setting("q", "r_div is q or log q", "paper, Eq. 8")
     exploration: bool = setting(True, "use the exploration reward (Eq. 10); off: ablation", PAPER)
     knn: Literal["embedding", "trajectory", "observation", "frozen-random"] = setting(
-        "embedding", "Eq. 10's h: embedding of s', f1(tau), s' or an untrained net", "paper"
+        "embedding", "h of Eq. 10: embedding of s', f1(tau), s' or an untrained net", "CIC's code"
     )
     knn_form: Literal["log", "log1p"] = setting("log1p", "mean of logs, or CIC's form", "CIC")
     knn_scale: Literal["variance", "mean", "std"] = setting("variance", "for log1p", "CIC's code")

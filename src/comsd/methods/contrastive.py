@@ -3,7 +3,7 @@
     q(tau, z) = exp(cos(f1(tau), f2(z)) / T)                        Eq. 6 of ComSD
     L_nce     = log q(tau_i, z_i) - log mean_j q(tau_j, z_i)        Eq. 7, maximised
 
-tau is the pair (s, s').
+tau is the pair (s, s'), s' a window of n steps or a single one later (`tau`).
 """
 
 from __future__ import annotations
@@ -38,6 +38,11 @@ class ContrastiveConfig(MethodConfig):
         "all",
         "of Eq. 7: all transitions, or less the constant e^(1/T) as in CIC's code (continuous z)",
         "paper, Eq. 7",
+    )
+    tau: Literal["window", "adjacent"] = setting(
+        "window",
+        "s' of tau: after the n steps of a window, or after one, as the paper writes it",
+        f"{CODE}, which the paper follows",
     )
     k: int = setting(16, "nearest neighbours", CODE, low=2)
 
@@ -100,7 +105,7 @@ class ContrastiveEncoder(nn.Module):
     def __init__(self, obs: ObsSpec, space: SkillSpace, config: ContrastiveConfig) -> None:
         super().__init__()
         c, d = config, space.dim
-        self.space, self.temperature = space, c.temperature
+        self.space, self.temperature, self.tau = space, c.temperature, c.tau
         self.constant = math.exp(1 / c.temperature) if c.denominator == "constant" else None
         self.normalizer = Normalizer(obs.mean, obs.std)
         self.state = MLP(obs.dim, c.hidden, c.hidden, d, init=c.init)
@@ -109,7 +114,8 @@ class ContrastiveEncoder(nn.Module):
         self.f2 = MLP(d, c.hidden, c.hidden, d, init=c.init) if learned else nn.Identity()
 
     def forward(self, batch: Batch) -> ContrastiveFeatures:
-        both = self.state(self.normalizer(torch.cat([batch.obs, batch.next_obs])))
+        later = batch.next_obs if self.tau == "window" else batch.one_step_obs
+        both = self.state(self.normalizer(torch.cat([batch.obs, later])))
         state, next_state = both.chunk(2)
         key = self.pair(torch.cat([state, next_state], -1))
         skills, assignment = self.space.unique(batch.skill)

@@ -112,14 +112,11 @@ class ParticleEntropy(nn.Module):
         if group is None:
             target = source if target is None else target
             distances = knn_distances(source, target, self.k, ordered=False)
-            found = None
         else:
             distances = knn_within(source, group, self.k)
-            found = distances != torch.inf
+        found = distances != torch.inf
         if self.training:
-            self.moments.update(distances if found is None else distances[found])
+            self.moments.update(distances[found])
         scale = getattr(self.moments, self.scale).to(distances.dtype).clamp_min(1e-20)
-        novelty = (distances / scale - self.clip).clamp_min(0)
-        if found is None:
-            return novelty.mean(-1).log1p()
-        return (novelty.where(found, 0).sum(-1) / found.sum(-1)).log1p()
+        novelty = (distances / scale - self.clip).clamp_min(0).where(found, 0)
+        return (novelty.sum(-1) / found.sum(-1)).log1p()

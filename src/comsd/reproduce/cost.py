@@ -84,8 +84,9 @@ def learning_work(config: Config, env: Env, envs: int) -> tuple[float, float]:
     critic = hidden * (inputs + actions + 2 * hidden + 2)
     # Actor: next action, loss, backward (2). Critic: target, loss, backward (2), loss of the
     # actor, backward to the action.
-    flops = train.batch_size * (2 * (4 * actor + 6 * critic) + train.representation_steps * method)
-    return flops / train.update_every, (2 + train.representation_steps) / train.update_every
+    learned = train.representation_steps / train.representation_every
+    flops = train.batch_size * (2 * (4 * actor + 6 * critic) + learned * method)
+    return flops / train.update_every, (2 + learned) / train.update_every
 
 
 def method_flops(config: Config, env: Env) -> float:

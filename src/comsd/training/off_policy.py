@@ -41,6 +41,9 @@ class OffPolicySettings(TrainSettings):
     representation_steps: int = setting(
         1, "steps of the representation per update, each on a batch of its own", CODE, low=1
     )
+    representation_every: int = setting(
+        1, "updates of the agent per step of the representation", CODE, low=1
+    )
 
 
 def raise_if_not_finite(tensors: Mapping[str, Tensor]) -> None:
@@ -136,13 +139,15 @@ class OffPolicyTrainer(Trainer):
 
     def update(self, batch: Batch) -> Metrics:
         """Representation, critic, actor, target; one step each."""
-        if self.optimizer:
+        due = self.updates % self.settings.representation_every == 0
+        if self.optimizer and due:
             for _ in range(self.settings.representation_steps - 1):
                 extra = self.agent.encode(self.sample("replay"))
                 self.method.representation_step(extra.for_method, self.optimizer)
                 extra.step()
         encoded = self.agent.encode(batch)
-        reward, metrics, value_skill = self.method.update(encoded.for_method, self.optimizer)
+        output = self.method.update(encoded.for_method, self.optimizer, step=due)
+        reward, metrics, value_skill = output
         metrics |= self.agent.update(encoded.for_critic, reward, self.noise, value_skill)
         encoded.step()
         self.check_finite(metrics)
