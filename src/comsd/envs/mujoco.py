@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -20,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from comsd.envs.base import Step
+from comsd.envs.recipe import Reader, Recipe
 from comsd.envs.simulation import (
     WARNINGS,
     BatchedSimulation,
@@ -51,6 +53,7 @@ class Robot(ABC):
     fields: ClassVar[tuple[str, ...]]  # of mjData, that observations and rewards need
     floor: ClassVar[tuple[str, float] | None] = None  # (geom, drawn half-length), if lengthened
     spin_unit: ClassVar[str]
+    recipe: Recipe  # of observations
     tasks: dict[str, RewardFn]
 
     def __init__(self) -> None:
@@ -72,9 +75,13 @@ class Robot(ABC):
     def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
         """Sample the initial state of an episode; the data has been reset and run forward."""
 
-    @abstractmethod
     def observe(self, x: Readings) -> list[Doubles]:
         """The parts of the observation in order, each (N, .)."""
+        return [read(x) for read in self.readers]
+
+    @cached_property
+    def readers(self) -> list[Reader]:
+        return [part.reader() for part in self.recipe]
 
     # Quantities of one simulation, or of each of many.
 

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comsd.envs.mujoco import Robot
+from comsd.envs.recipe import Part
 from comsd.envs.simulation import Doubles, Readings
 
 HINGE = mujoco.mjtJoint.mjJNT_HINGE.value
 XX, XZ, ZX, ZZ = 0, 2, 6, 8  # entries of a rotation matrix, row by row
+NOT_X = slice(1, None)  # of qpos: observations do not say how far the robot has come
 STEEPNESS = float(np.sqrt(-2 * np.log(0.1)))  # of a Gaussian that is 0.1 at 1
 
 
@@ -79,18 +81,19 @@ class Walker(Planar):
     def __init__(self) -> None:
         super().__init__()
         bodies = range(1, self.model.nbody)  # all but the world
-        self.orientations = np.array([9 * body + entry for body in bodies for entry in (XX, XZ)])
+        orientations = np.array([9 * body + entry for body in bodies for entry in (XX, XZ)])
+        height = 3 * self.torso + 2
+        self.recipe = [
+            Part("xmat", orientations),
+            Part("xpos", slice(height, height + 1)),
+            Part("qvel"),
+        ]
         self.tasks = {
             "stand": self.stand,
             "walk": lambda x: self.moving(x, ramp(0, 1, self.scalar_speed(x))),
             "run": lambda x: self.moving(x, ramp(0, 8, self.scalar_speed(x))),
             "flip": lambda x: self.moving(x, ramp(0, 5, self.spin(x))),
         }
-
-    def observe(self, x: Readings) -> list[Doubles]:
-        xmat = x["xmat"]
-        orientations = xmat.reshape(len(xmat), -1).take(self.orientations, 1)
-        return [orientations, x["xpos"][:, self.torso, 2:], x["qvel"]]
 
     def stand(self, x: Readings) -> float:
         below = max((1.2 - float(self.height(x))) / 0.6, 0.0)
@@ -111,16 +114,14 @@ class Hopper(Planar):
     def __init__(self) -> None:
         super().__init__()
         self.foot: int = self.model.body("foot").id
-        self.touch = contiguous([self.sensor("touch_toe"), self.sensor("touch_heel")])
+        touch = contiguous([self.sensor("touch_toe"), self.sensor("touch_heel")])
+        self.recipe = [Part("qpos", NOT_X), Part("qvel"), Part("sensordata", touch, "log1p")]
         self.tasks = {
             "hop": lambda x: ramp(0, 2, self.scalar_speed(x)) if self.stands(x) else 0.0,
             "flip": lambda x: ramp(0, 5, self.spin(x)) if self.stands(x) else 0.0,
             "hop_backward": lambda x: ramp(0, 2, -self.scalar_speed(x)) if self.stands(x) else 0.0,
             "flip_backward": lambda x: ramp(0, 5, -self.spin(x)) if self.stands(x) else 0.0,
         }
-
-    def observe(self, x: Readings) -> list[Doubles]:
-        return [x["qpos"][:, 1:], x["qvel"], np.log1p(x["sensordata"][:, self.touch])]
 
     def stands(self, x: Readings) -> bool:
         centres = x["xipos"]
@@ -136,6 +137,7 @@ class Cheetah(Planar):
 
     def __init__(self) -> None:
         super().__init__()
+        self.recipe = [Part("qpos", NOT_X), Part("qvel")]
         self.tasks = {
             "run": lambda x: ramp(0, 10, self.scalar_speed(x)),
             "flip": lambda x: ramp(0, 5, self.spin(x)),
@@ -152,9 +154,6 @@ class Cheetah(Planar):
         mujoco.mj_step1(self.model, data)
         data.time = 0
 
-    def observe(self, x: Readings) -> list[Doubles]:
-        return [x["qpos"][:, 1:], x["qvel"]]
-
 
 class Quadruped(Robot):
     name = "quadruped"
@@ -166,14 +165,22 @@ class Quadruped(Robot):
     def __init__(self) -> None:
         super().__init__()
         kinds = mujoco.mjtSensor
-        self.imu = self.sensors_of(kinds.mjSENS_ACCELEROMETER, kinds.mjSENS_GYRO)
-        self.toes = self.sensors_of(kinds.mjSENS_FORCE, kinds.mjSENS_TORQUE)
+        imu = self.sensors_of(kinds.mjSENS_ACCELEROMETER, kinds.mjSENS_GYRO)
+        toes = self.sensors_of(kinds.mjSENS_FORCE, kinds.mjSENS_TORQUE)
         self.velocity = self.sensors_of(kinds.mjSENS_VELOCIMETER)
         self.gyro = self.sensors_of(kinds.mjSENS_GYRO)
         self.centre = self.sensor("center_of_mass") + 2  # its height
         hinges = self.model.jnt_type == HINGE
-        self.angles = contiguous(self.model.jnt_qposadr[hinges])
-        self.rates = contiguous(self.model.jnt_dofadr[hinges])
+        upright = 9 * self.torso + ZZ
+        self.recipe = [
+            Part("qpos", contiguous(self.model.jnt_qposadr[hinges])),
+            Part("qvel", contiguous(self.model.jnt_dofadr[hinges])),
+            Part("act"),
+            Part("sensordata", self.velocity),
+            Part("xmat", slice(upright, upright + 1)),
+            Part("sensordata", imu),
+            Part("sensordata", toes, "arcsinh"),
+        ]
         self.tasks = {
             "stand": self.upright,
             "walk": lambda x: self.upright(x) * ramp(-0.5, 0.5, self.speed(x)),
@@ -211,18 +218,6 @@ class Quadruped(Robot):
             if data.ncon == 0:
                 return
             height += 0.01
-
-    def observe(self, x: Readings) -> list[Doubles]:
-        sensordata = x["sensordata"]
-        return [
-            x["qpos"][:, self.angles],
-            x["qvel"][:, self.rates],
-            x["act"],
-            sensordata[:, self.velocity],
-            x["xmat"][:, self.torso, ZZ:],
-            sensordata[:, self.imu],
-            np.arcsinh(sensordata[:, self.toes]),
-        ]
 
     def position(self, qpos: Doubles) -> Doubles:
         return qpos[..., :2].copy()  # of the free joint
