@@ -17,8 +17,8 @@ from tables import write_csv
 
 from comsd.cli import main
 from comsd.registry import METHODS
-from comsd.reproduce.collect import commit_of, find_runs
-from comsd.reproduce.page import write_report
+from comsd.reproduction.collect import commit_of, find_runs
+from comsd.reproduction.page import write_report
 
 ROOT = Path(__file__).parent.parent
 RUNS, RESULTS = ROOT / "runs", ROOT / "results" / "methods"

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import csv
-import fcntl
 import json
 import os
 import signal
 import subprocess
-import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,15 +15,15 @@ import pytest
 import torch
 
 from comsd.cli import main
-from comsd.errors import InputError, Interrupted, RunError
+from comsd.errors import InputError, RunError
+from comsd.jobs.cost import job_seconds, product_rate, step_work
+from comsd.jobs.job import Job
 from comsd.registry import METHODS, TASKS
-from comsd.reproduce.cost import job_seconds, product_rate, step_work
-from comsd.reproduce.executor import execute
-from comsd.reproduce.exhibits import EXHIBITS, Arm, find_exhibit
-from comsd.reproduce.page import write_report
-from comsd.reproduce.plan import Job, Plan, make_plan
-from comsd.reproduce.sections import paper_values
-from comsd.reproduce.statistics import interval, summarise
+from comsd.reproduction.exhibits import EXHIBITS, find_exhibit
+from comsd.reproduction.page import write_report
+from comsd.reproduction.plan import make_plan
+from comsd.reproduction.sections import paper_values
+from comsd.reproduction.statistics import interval, summarise
 from processes import call, command
 
 # --- statistics -----------------------------------------------------------------------------------
@@ -78,13 +75,13 @@ def test_every_exhibit_has_a_plan_whose_needs_come_first(name: str) -> None:
     planned: set[str] = set()
     for job in plan.jobs:
         assert job.needs is None or job.needs in planned
-        assert job.arm.method in METHODS or job.stage == "scratch"
+        assert job.method in METHODS or job.stage == "scratch"
         planned.add(job.place)
 
 
 def test_variants_are_told_apart() -> None:
     plan = make_plan("conflict", "lite", seeds=1)
-    asked = {job.arm.name: job.command(Path("d")) for job in plan.jobs if job.stage == "pretrain"}
+    asked = {job.arm: job.command(Path("d")) for job in plan.jobs if job.stage == "pretrain"}
     assert asked["comsd-alpha-0.5-fixed"][-3:] == ["--method.alpha", "0.5", "--method.no-smw"]
     assert "--method.alpha" not in asked["comsd"]
 
@@ -155,7 +152,11 @@ RATE = 96e9  # FLOPs per second of one core of the machine on which these times 
 def test_estimates_are_right_within_a_factor_of_two(
     job: tuple[str, str, str, str], measured: float
 ) -> None:
-    assert measured / 2 < job_seconds(*job, RATE) < 2 * measured
+    assert measured / 2 < job_seconds(job_of(*job), RATE) < 2 * measured
+
+
+def job_of(stage: str, method: str, env: str, preset: str) -> Job:
+    return Job("place", stage, env, method, method, 1, preset)
 
 
 def test_flops_of_an_update() -> None:
@@ -166,10 +167,11 @@ def test_flops_of_an_update() -> None:
 
 def test_every_robot_has_its_own_cost() -> None:
     seconds = [
-        job_seconds("scratch", "task", f"{r}_run", "lite", RATE) for r in ("cheetah", "walker")
+        job_seconds(job_of("scratch", "task", f"{r}_run", "lite"), RATE)
+        for r in ("cheetah", "walker")
     ]
     assert seconds[0] < seconds[1]
-    combined = job_seconds("combine", "cic", "walker_run", "lite", RATE)
+    combined = job_seconds(job_of("combine", "cic", "walker_run", "lite"), RATE)
     assert combined > 2 * seconds[1]  # 300,000 steps instead of 100,000
 
 
@@ -202,69 +204,6 @@ def test_the_rate_of_products_leaves_the_threads_as_they_were() -> None:
 # --- execution ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Scripted(Job):
-    """Finished when its file exists."""
-
-    def command(self, root: Path) -> list[str]:
-        return [self.place]
-
-    def finished(self, root: Path) -> bool:
-        return (root / self.place).exists()
-
-    def in_use(self, root: Path) -> bool:
-        return False
-
-    def reached(self, root: Path) -> int:
-        return 0
-
-
-class Endless:
-    """A process that ends only when it is asked to, and must be asked once."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def poll(self) -> int | None:
-        return 143 if self.asked else None
-
-    def terminate(self) -> None:
-        self.asked += 1
-
-
-def test_ctrl_c_asks_every_process_once_and_waits(tmp_path: Path) -> None:
-    started: list[Endless] = []
-
-    class Patient:
-        slots = 2
-
-        def start(self, argv: list[str], log: Path) -> Endless:
-            started.append(Endless())
-            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-            return started[-1]
-
-    with pytest.raises(Interrupted, match="0 of 1 done, the rest is saved"):
-        execute(scripted(("a", None)), tmp_path, Patient(), lambda _: None)
-    assert [process.asked for process in started] == [1]
-
-
-def test_a_failure_of_the_driver_leaves_no_process_behind(tmp_path: Path) -> None:
-    started: list[Endless] = []
-
-    class Full:
-        slots = 2
-
-        def start(self, argv: list[str], log: Path) -> Endless:
-            if started:
-                raise OSError(28, "No space left on device", str(log))
-            started.append(Endless())
-            return started[-1]
-
-    with pytest.raises(OSError, match="No space left"):
-        execute(scripted(("a", None), ("b", None)), tmp_path, Full(), lambda _: None)
-    assert [process.asked for process in started] == [1]
-
-
 def test_a_full_disk_is_said_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -279,65 +218,6 @@ def test_a_full_disk_is_said_in_one_sentence(
     assert code == 1
     assert err.strip().endswith("No space left on device")
     assert "Traceback" not in err
-
-
-def test_one_driver_per_directory(tmp_path: Path) -> None:
-    with (tmp_path / "lock").open("a+") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(InputError, match="another `comsd reproduce` works in"):
-            execute(scripted(("a", None)), tmp_path, Script(tmp_path, {}), lambda _: None)
-
-
-class Script:
-    """An executor whose processes end as told: exit codes by place, 0 if there are none left."""
-
-    slots = 2
-
-    def __init__(self, root: Path, codes: dict[str, list[int]]) -> None:
-        self.root, self.codes, self.started = root, codes, list[str]()
-
-    def start(self, argv: list[str], log: Path) -> Script.Process:
-        (place,) = argv
-        self.started.append(place)
-        codes = self.codes.get(place, [])
-        code = codes.pop(0) if codes else 0
-        if code == 0:
-            (self.root / place).touch()
-        log.write_text(f"said by {place}\n")
-        return Script.Process(code)
-
-    class Process:
-        def __init__(self, code: int) -> None:
-            self.code = code
-
-        def poll(self) -> int:
-            return self.code
-
-        def terminate(self) -> None:
-            raise AssertionError("this process has ended")
-
-
-def scripted(*needs: tuple[str, str | None]) -> Plan:
-    arm = Arm("comsd", "comsd")
-    jobs = [Scripted(place, "pretrain", "walker", arm, 1, "smoke", need) for place, need in needs]
-    return Plan("finetuning", "smoke", tuple(jobs))
-
-
-def test_a_killed_worker_is_continued_and_finished_work_is_not_repeated(tmp_path: Path) -> None:
-    plan = scripted(("a", None), ("b", "a"), ("c", None))
-    (tmp_path / "c").touch()
-    script, said = Script(tmp_path, {"b": [-9, -9]}), list[str]()
-    execute(plan, tmp_path, script, said.append)
-    assert script.started == ["a", "b", "b", "b"]
-    assert sum("it is continued" in line for line in said) == 2
-
-
-def test_what_cannot_work_fails_once_and_the_rest_goes_on(tmp_path: Path) -> None:
-    plan = scripted(("a", None), ("b", "a"), ("c", None), ("d", None))
-    script = Script(tmp_path, {"a": [2], "d": [1, 1, 1]})
-    with pytest.raises(RunError, match="3 of 4 failed, the first a: said by a"):
-        execute(plan, tmp_path, script, lambda _: None)
-    assert sorted(script.started) == ["a", "c", "d", "d", "d"]
 
 
 def ends(root: Path) -> dict[Path, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import sys
 import time
 import warnings
@@ -153,3 +154,12 @@ class Progress:
             self.last_line = now
             left = max(self.total - step, 0) / rate / 60
             self.report(f"{step:,} of {self.total:,} steps, {speed}, {left:.1f} min left  {text}")
+
+
+def read_progress(text: str) -> tuple[int, int, float] | None:
+    """Step, steps in all and steps per second, from the last line of progress in a log."""
+    found = re.findall(r"^([\d,]+) of ([\d,]+) steps, ([\d,]+) steps/s", text, re.MULTILINE)
+    if not found:
+        return None
+    step, steps, rate = (int(number.replace(",", "")) for number in found[-1])
+    return step, steps, float(rate)

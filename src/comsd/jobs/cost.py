@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 import timeit
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,11 +21,14 @@ from comsd.adaptation import COMBINED_STEPS, agent_of, train_of
 from comsd.agents.ppo import PPOConfig
 from comsd.config import Config
 from comsd.envs.base import Env
+from comsd.jobs.job import Job
 from comsd.registry import env_spec
 from comsd.resolve import resolve, resolve_scratch
 from comsd.runs import factory
 from comsd.training.trainer import TrainSettings
 from comsd.types import Batch
+
+Overrides = tuple[tuple[str, Any], ...]
 
 START = 5.0  # seconds to start a process and build what it needs
 ANALYSIS = 10.0  # seconds to roll out and draw the sweeps
@@ -33,6 +37,7 @@ GRADIENT_STEP = 1e-3  # seconds of a gradient step outside matrix products
 ACTING = 2e-4  # seconds to act and to store a step of all environments
 SIMULATION = {"maze": 1e-6, "walker": 9e-5, "quadruped": 1e-4, "hopper": 4e-5, "cheetah": 2e-5}
 SWEPT = 21  # episodes of an evaluation of a robot's skills: a sweep of 11, 10 held out
+TYPICAL_RATE = 1e11  # FLOPs per second of one core
 ROWS = 64  # of the batch on which the work of a method is counted
 
 
@@ -45,21 +50,42 @@ def product_rate(size: int = 1024) -> float:
     return 2 * size**3 / min(seconds)
 
 
-def job_seconds(stage: str, method: str, env: str, preset: str, rate: float) -> float:
+def job_seconds(job: Job, rate: float, overrides: Overrides = ()) -> float:
     """Estimated time of a job on one core that does `rate` FLOPs per second."""
-    if stage == "analyse":
+    if job.stage == "analyse":
         return START + ANALYSIS
-    # Adaptations have the networks of learning from scratch but for the skill as an input.
-    flops, seconds, steps = step_work(method if stage == "pretrain" else None, env, preset)
-    if stage == "combine":
-        steps = COMBINED_STEPS.get(preset, steps)
+    flops, seconds, steps = job_work(job, overrides)
     return START + steps * (flops / (EFFICIENCY * rate) + seconds)
 
 
-@cache
-def step_work(method: str | None, env: str, preset: str) -> tuple[float, float, int]:
+def relative_seconds(job: Job) -> float:
+    """For the order of jobs."""
+    return job_seconds(job, TYPICAL_RATE)
+
+
+def job_work(job: Job, overrides: Overrides = ()) -> tuple[float, float, int]:
     """FLOPs and other seconds per environment step, and the number of steps."""
-    config = resolve(method, env, preset) if method else resolve_scratch(env, preset)
+    # Adaptations have the networks of learning from scratch but for the skill as an input.
+    method = job.method if job.stage == "pretrain" else None
+    flops, seconds, steps = step_work(method, job.env, job.preset, overrides)
+    if job.stage == "combine":
+        steps = COMBINED_STEPS.get(job.preset, steps)
+    return flops, seconds, job.steps or steps
+
+
+@cache
+def step_work(
+    method: str | None, env: str, preset: str, overrides: Overrides = ()
+) -> tuple[float, float, int]:
+    """FLOPs and other seconds per environment step, and the number of steps.
+
+    overrides: settings by dotted name that differ from the preset's.
+    """
+    chosen = dict(overrides)
+    if method:
+        config = resolve(method, env, preset, **chosen)
+    else:
+        config = resolve_scratch(env, preset, **chosen)
     spec, s, train = env_spec(env), config.run, config.train
     assert isinstance(train, TrainSettings)
     flops, gradient_steps = learning_work(config, spec.make(1, 0), train.envs)

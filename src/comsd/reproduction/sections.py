@@ -13,9 +13,9 @@ import numpy as np
 from comsd.adaptation import FinetuneSettings
 from comsd.evaluation import make_evaluator
 from comsd.registry import METHODS
-from comsd.reproduce.collect import FinishedRun
-from comsd.reproduce.exhibits import COMPARED, EXHIBITS, Exhibit, Shown
-from comsd.reproduce.statistics import ENOUGH, Cell, interval, summarise
+from comsd.reproduction.collect import FinishedRun
+from comsd.reproduction.exhibits import COMPARED, EXHIBITS, Exhibit, Shown
+from comsd.reproduction.statistics import ENOUGH, Cell, interval, summarise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ class Section:
 
 def paper_values(exhibit: str) -> dict[str, Any]:
     """The published numbers of an exhibit, and where they are."""
-    data = json.loads(files("comsd.reproduce").joinpath("paper.json").read_text())
+    data = json.loads(files("comsd.reproduction").joinpath("paper.json").read_text())
     return data.get(exhibit, {"source": "", "values": {}})
 
 

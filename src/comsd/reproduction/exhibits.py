@@ -51,6 +51,7 @@ class Exhibit:
     tasks: tuple[str, ...] = ()  # only these; all of the domain if empty
     reference: bool = False  # plain DDPG from scratch beside it
     skills: tuple[int, ...] = ()  # numbers of skills, where they are compared
+    seeds: int = 3  # the paper's; ours where it does not say
 
     def tasks_of(self, domain: str) -> list[str]:
         return [task for task in ENVS[domain].tasks if not self.tasks or task in self.tasks]
@@ -58,10 +59,18 @@ class Exhibit:
 
 EXHIBITS: dict[str, Exhibit] = {
     "finetuning": Exhibit(
-        "Table I", "Skill fine-tuning: return after 100k steps", domains=ROBOTS, reference=True
+        "Table I",
+        "Skill fine-tuning: return after 100k steps",
+        domains=ROBOTS,
+        reference=True,
+        seeds=10,
     ),
     "combination": Exhibit(
-        "Fig. 4", "Skill combination: return of a controller of frozen skills", ("combine",), ROBOTS
+        "Fig. 4",
+        "Skill combination: return of a controller of frozen skills",
+        ("combine",),
+        ROBOTS,
+        seeds=6,
     ),
     "ablation": Exhibit(
         "Fig. 5",
@@ -91,6 +100,7 @@ EXHIBITS: dict[str, Exhibit] = {
         "Fine-tuning beside distance-maximising methods",
         domains=("walker", "quadruped"),
         arms=methods("lsd", "csd", "metra", "comsd"),
+        seeds=10,
     ),
     "maze": Exhibit(
         "Fig. 11",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from comsd.errors import InputError, RunError
+from comsd.jobs.job import read_analysis
 from comsd.runs.run import Run
 
 STAGES = ("pretrain", "finetune", "combine", "scratch")
@@ -55,15 +56,6 @@ def find_runs(root: Path) -> tuple[list[FinishedRun], list[str]]:
             except (InputError, RunError) as error:
                 excluded.append(f"{path.relative_to(root)} ({error})")
     return sorted(finished, key=lambda r: (r.stage, r.env, r.arm, r.seed)), excluded
-
-
-def read_analysis(path: Path) -> dict[str, Any] | None:
-    """The result of `comsd analyse` for a run, if it is of the run's last step."""
-    file = path / "analysis" / "analysis.json"
-    if not file.exists():
-        return None
-    analysis = json.loads(file.read_text())
-    return analysis if analysis.get("step", -1) >= Run(path).config.run.steps else None
 
 
 def commit_of(run: Run) -> str:

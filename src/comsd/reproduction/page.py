@@ -19,10 +19,10 @@ from pathlib import Path
 
 from comsd import checkpoint
 from comsd.errors import InputError
-from comsd.reproduce.collect import FinishedRun, commit_of, find_runs, requested_exhibits
-from comsd.reproduce.exhibits import EXHIBITS
-from comsd.reproduce.sections import Section, make_sections
-from comsd.reproduce.statistics import Cell
+from comsd.reproduction.collect import FinishedRun, commit_of, find_runs, requested_exhibits
+from comsd.reproduction.exhibits import EXHIBITS
+from comsd.reproduction.sections import Section, make_sections
+from comsd.reproduction.statistics import Cell
 
 PRESETS = ("paper", "lite", "smoke")
 DPI = 110

@@ -1,0 +1,21 @@
+"""Options that say where the jobs of a plan run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from comsd.jobs.executor import Executor, Resources
+from comsd.jobs.local import LocalExecutor
+from comsd.options import Option
+
+OPTIONS = [
+    Option("--jobs", int, "runs at a time; 0: as many as fit", 0),
+    Option("--cpus", int, "cores of each run; 0: one, or more if cores are left", 0),
+    Option("--gpus", float, "share of a GPU of each run: 0.25 lets four use one", 0.0),
+]
+
+
+def make_executor(values: Mapping[str, Any]) -> Executor:
+    resources = Resources(values["--cpus"], values["--gpus"], values["--jobs"])
+    return LocalExecutor(resources)

@@ -1,0 +1,87 @@
+"""A job: one run, or one analysis of a run, that a plan asks for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from comsd import checkpoint
+from comsd.runs.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A call of `comsd` whose result lies at `place` under the directory of the plan."""
+
+    place: str  # such as finetune/walker_run/comsd-1
+    stage: str  # pretrain, finetune, combine, scratch or analyse
+    env: str
+    arm: str  # the method or its variant, in directories and tables
+    method: str
+    seed: int
+    preset: str
+    needs: str | None = None  # the place of the run it starts from
+    options: tuple[str, ...] = ()
+    steps: int | None = None  # to which it is trained [the preset's]
+
+    def start_command(self, root: Path) -> list[str]:
+        """The arguments of `comsd` that begin it."""
+        source = str(root / str(self.needs))
+        if self.stage == "analyse":
+            return ["analyse", source]
+        if self.stage == "pretrain":
+            argv = ["pretrain", self.method, "--env", self.env, "--preset", self.preset]
+        elif self.stage == "scratch":
+            argv = ["finetune", "--scratch", "--task", self.env, "--preset", self.preset]
+        else:
+            argv = [self.stage, source, "--task", self.env]
+        argv += ["--seed", str(self.seed), "--run", str(root / self.place), *self.options]
+        return [*argv, "--steps", str(self.steps)] if self.steps else argv
+
+    def resume_command(self, root: Path) -> list[str]:
+        """The arguments of `comsd` that continue it, once its run exists."""
+        if self.stage == "analyse":
+            return self.start_command(root)
+        argv = ["resume", str(root / self.place)]
+        return [*argv, "--steps", str(self.steps)] if self.steps else argv
+
+    def command(self, root: Path) -> list[str]:
+        begun = self.run(root) is not None
+        return self.resume_command(root) if begun else self.start_command(root)
+
+    def run(self, root: Path) -> Run | None:
+        """Its run, once it has one."""
+        path = root / self.place
+        return Run(path) if (path / "config.json").exists() else None
+
+    def finished(self, root: Path) -> bool:
+        if self.stage == "analyse":
+            return read_analysis((root / self.place).parent) is not None
+        run = self.run(root)
+        if run is None or self.steps is None or run.config.run.steps == self.steps:
+            return run is not None and run.finished
+        return run.config.run.steps > self.steps and run.reached >= self.steps
+
+    def reached(self, root: Path) -> int:
+        """The step of its newest checkpoint."""
+        places = checkpoint.found(root / self.place / "checkpoints")
+        return max((int(place.name) for place in places), default=0)
+
+    def in_use(self, root: Path) -> bool:
+        """Does another process write to it?"""
+        run = self.run(root)
+        return run is not None and run.in_use
+
+    def log(self, root: Path) -> Path:
+        return root / "logs" / f"{self.place.replace('/', '-')}.log"
+
+
+def read_analysis(path: Path) -> dict[str, Any] | None:
+    """The result of `comsd analyse` for a run, if it is of the run's last step."""
+    file = path / "analysis" / "analysis.json"
+    if not file.exists():
+        return None
+    analysis = json.loads(file.read_text())
+    return analysis if analysis.get("step", -1) >= Run(path).config.run.steps else None

@@ -1,0 +1,108 @@
+"""From an exhibit to its jobs: what is run, where and after what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from comsd import checkpoint
+from comsd.config import choose
+from comsd.errors import InputError
+from comsd.jobs.cost import relative_seconds
+from comsd.jobs.executor import Executor
+from comsd.jobs.job import Job
+from comsd.jobs.scheduler import Report, Watch, driver_lock, execute, raise_failures
+from comsd.registry import METHODS
+from comsd.reproduction.collect import requested_exhibits
+from comsd.reproduction.exhibits import EXHIBITS, Arm, Exhibit, find_exhibit
+
+ALL = "all"  # every exhibit
+
+
+@dataclass(frozen=True)
+class Plan:
+    exhibits: tuple[str, ...]
+    preset: str
+    jobs: tuple[Job, ...]  # in an order in which they can be done
+
+
+def make_plan(
+    name: str,
+    preset: str,
+    *,
+    seeds: int | None,
+    domains: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    tasks: Sequence[str] = (),
+) -> Plan:
+    """name: of the exhibit, of which only some domains, methods and tasks may be wanted, or `all`.
+
+    seeds: without a number, as many as the paper has for each exhibit.
+    """
+    if seeds is not None and seeds < 1:
+        raise InputError(f"seeds is {seeds}; it must be at least 1")
+    names = tuple(EXHIBITS) if name == ALL else (name,)
+    jobs: dict[str, Job] = {}
+    for each in names:
+        exhibit = find_exhibit(each)
+        own = (domains, methods, tasks)
+        if name == ALL and any(own):
+            raise InputError("domains, methods and tasks are chosen for one exhibit, not for all")
+        for job in exhibit_jobs(exhibit, preset, seeds or exhibit.seeds, *own):
+            jobs[job.place] = job
+    return Plan(names, preset, tuple(jobs.values()))
+
+
+def exhibit_jobs(
+    exhibit: Exhibit,
+    preset: str,
+    seeds: int,
+    domains: Sequence[str],
+    methods: Sequence[str],
+    tasks: Sequence[str],
+) -> Iterator[Job]:
+    for domain in domains:
+        choose("domains", domain, dict.fromkeys(exhibit.domains))
+    domains, known = domains or exhibit.domains, {arm.name: arm for arm in exhibit.arms}
+    for method in methods:
+        choose("methods", method, {**known, **METHODS})
+    arms = [known.get(method) or Arm(method, method) for method in methods] or exhibit.arms
+    all_tasks = [task for domain in domains for task in exhibit.tasks_of(domain)]
+    for task in tasks:
+        choose("tasks", task, dict.fromkeys(all_tasks))
+    for domain, seed in product(domains, range(1, seeds + 1)):
+        chosen = [task for task in exhibit.tasks_of(domain) if task in tasks or not tasks]
+        yield from make_jobs(exhibit, preset, domain, arms, chosen, seed)
+
+
+def make_jobs(
+    exhibit: Exhibit, preset: str, domain: str, arms: Sequence[Arm], tasks: list[str], seed: int
+) -> Iterator[Job]:
+    stages = [stage for stage in exhibit.shows if stage in ("finetune", "combine")]
+    for count, arm in product(exhibit.skills or (0,), arms):
+        source = f"pretrain/{domain}-{count}" if count else f"pretrain/{domain}"
+        source += f"/{arm.name}-{seed}"
+        options = ("--skills", str(count), *arm.options) if count else arm.options
+        who = (arm.name, arm.method, seed, preset)
+        yield Job(source, "pretrain", domain, *who, options=options)
+        if "analyse" in exhibit.shows:
+            yield Job(f"{source}/analysis", "analyse", domain, *who, source)
+        for stage, task in product(stages, tasks):
+            yield Job(f"{stage}/{task}/{arm.name}-{seed}", stage, task, *who, source)
+    for task in tasks if exhibit.reference else ():
+        place = f"scratch/{task}/ddpg-{seed}"
+        yield Job(place, "scratch", task, "ddpg", "task", seed, preset)
+
+
+def carry_out(
+    plan: Plan, root: Path, executor: Executor, report: Report, watch: Watch = lambda _: None
+) -> None:
+    """Do what a plan asks for; raises RunError at the end if a job failed."""
+    with driver_lock(root):
+        exhibits = sorted({*requested_exhibits(root), *plan.exhibits})
+        checkpoint.write_json(root / "exhibits.json", exhibits)
+        seconds = relative_seconds
+        failed = execute(plan.jobs, root, executor, report, seconds=seconds, watch=watch)
+    raise_failures(failed, root, len(plan.jobs))

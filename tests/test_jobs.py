@@ -1,0 +1,199 @@
+"""The order of jobs, what is continued and what fails, and processes on this machine."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from comsd.errors import InputError, Interrupted, RunError
+from comsd.jobs.executor import Ended, Resources, Status, read_status
+from comsd.jobs.job import Job
+from comsd.jobs.local import LocalExecutor, available_cores
+from comsd.jobs.scheduler import Scheduler, driver_lock, execute, raise_failures
+from comsd.runs.run import Run, take_lock
+from scripted import Script, Scripted, scripted
+
+
+def silent(_: str) -> None:
+    pass
+
+
+def test_a_killed_worker_is_continued_and_finished_work_is_not_repeated(tmp_path: Path) -> None:
+    jobs = scripted(("a", None), ("b", "a"), ("c", None))
+    (tmp_path / "c").touch()
+    script, said = Script({"b": [-9, -9]}), list[str]()
+    assert not execute(jobs, tmp_path, script, said.append)
+    assert script.started == ["a", "b", "b", "b"]
+    assert sum("it is continued" in line for line in said) == 2
+    assert script.stopped == 1
+
+
+def test_what_cannot_work_fails_once_and_the_rest_goes_on(tmp_path: Path) -> None:
+    jobs = scripted(("a", None), ("b", "a"), ("c", None), ("d", None), ("e", "b"))
+    script = Script({"a": [2], "d": [1, 1, 1]})
+    failed = execute(jobs, tmp_path, script, silent)
+    assert list(failed) == ["a", "b", "e", "d"]
+    assert failed["e"] == "b failed"
+    with pytest.raises(RunError, match=r"4 of 5 failed, the first a: said by a; logs: .*logs"):
+        raise_failures(failed, tmp_path, len(jobs))
+    assert sorted(script.started) == ["a", "c", "d", "d", "d"]
+
+
+def test_a_lost_node_is_no_attempt(tmp_path: Path) -> None:
+    script, said = Script({"a": [None] * 5 + [1, None, 1]}), list[str]()
+    assert not execute(scripted(("a", None)), tmp_path, script, said.append)
+    assert len(script.started) == 9
+    assert said[0] == "a lost its node; it is continued"
+
+
+def test_what_loses_every_node_ends(tmp_path: Path) -> None:
+    failed = execute(scripted(("a", None)), tmp_path, Script({"a": [None] * 50}), silent)
+    assert list(failed) == ["a"]
+
+
+def test_the_longest_way_to_the_end_starts_first(tmp_path: Path) -> None:
+    jobs = scripted(("short", None), ("first", None), ("then", "first"), ("long", None))
+    seconds = {"short": 1.0, "first": 2.0, "then": 10.0, "long": 5.0}
+    script = Script({})
+    script.slots = 1
+    execute(jobs, tmp_path, script, silent, seconds=lambda job: seconds[job.place])
+    assert script.started == ["first", "then", "long", "short"]
+
+
+def test_jobs_that_follow_from_results(tmp_path: Path) -> None:
+    ended: list[tuple[str, bool]] = []
+
+    def more(job: Job, finished: bool) -> list[Scripted]:
+        ended.append((job.place, finished))
+        return scripted(("b", None), ("c", "b")) if job.place == "a" else []
+
+    script = Script({"b": [2]})
+    assert list(execute(scripted(("a", None)), tmp_path, script, silent, more=more)) == ["b", "c"]
+    assert sorted(ended) == [("a", True), ("b", False), ("c", False)]
+    again = Script({})
+    assert not execute(scripted(("a", None)), tmp_path, again, silent, more=more)
+    assert again.started == ["b", "c"]  # a was finished before, what follows from it is done
+
+
+class Endless(Script):
+    """Its processes end only when they are asked to."""
+
+    def __init__(self, fails_at: str = "") -> None:
+        super().__init__({})
+        self.fails_at = fails_at
+
+    def start(self, job: Job, root: Path) -> None:
+        if job.place == self.fails_at:
+            raise OSError(28, "No space left on device", str(root))
+        self.started.append(job.place)
+
+    def poll(self) -> list[Ended]:
+        time.sleep(0.01)
+        return []
+
+
+def test_ctrl_c_stops_the_executor_once(tmp_path: Path) -> None:
+    script = Endless()
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(Interrupted, match="0 of 1 done, the rest is saved"):
+        execute(scripted(("a", None)), tmp_path, script, silent)
+    assert script.stopped == 1
+
+
+def test_a_failure_of_the_driver_leaves_no_process_behind(tmp_path: Path) -> None:
+    script = Endless(fails_at="b")
+    with pytest.raises(OSError, match="No space left"):
+        execute(scripted(("a", None), ("b", None)), tmp_path, script, silent)
+    assert script.stopped == 1
+
+
+def test_one_driver_per_directory(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with (
+            pytest.raises(InputError, match="another `comsd` command works in"),
+            driver_lock(tmp_path),
+        ):
+            pass
+
+
+# --- processes of this machine --------------------------------------------------------------------
+
+
+def maze_job(place: str, steps: int | None = None, seed: int = 1) -> Job:
+    return Job(place, "pretrain", "maze-tree", "comsd", "comsd", seed, "smoke", steps=steps)
+
+
+def test_a_run_is_trained_on_from_where_it_was(tmp_path: Path) -> None:
+    short, long = maze_job("run", 1000), maze_job("run", 2000)
+    said: list[str] = []
+    executor = LocalExecutor(Resources(jobs=1, cpus=1))
+    assert not execute([short], tmp_path, executor, said.append)
+    assert short.finished(tmp_path)
+    assert not long.finished(tmp_path)
+    assert not execute([long], tmp_path, executor, said.append)
+    assert short.finished(tmp_path)
+    assert long.finished(tmp_path)
+    assert [int(row["step"]) for row in Run(tmp_path / "run").evaluations.rows()][-1] == 2000
+    status = read_status(long.log(tmp_path))
+    assert (status.step, status.steps) == (2000, 2000)
+    assert status.seconds_left == 0
+
+
+def test_a_run_that_another_process_writes_to_is_waited_for(tmp_path: Path) -> None:
+    job = maze_job("run")
+    execute([job], tmp_path, LocalExecutor(Resources(jobs=1)), silent)
+    held = take_lock(tmp_path / "run")
+    script = Endless()
+    scheduler = Scheduler([maze_job("run", 4000)], tmp_path, script, silent)
+    assert scheduler.step()
+    assert not script.started
+    held.close()
+    scheduler.looked = 0.0
+    scheduler.step()
+    assert script.started == ["run"]
+
+
+def test_processes_are_asked_to_stop_and_save(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    executor, job = LocalExecutor(Resources(jobs=1)), maze_job("run", 10**7)
+    executor.start(job, tmp_path)
+    while not job.reached(tmp_path):
+        assert not executor.poll()
+    assert list(executor.status()) == ["run"]
+    executor.stop()
+    assert [ended.code for ended in executor.poll()] == [128 + signal.SIGTERM]
+    assert "stopped at step" in job.log(tmp_path).read_text()
+
+
+def test_bad_resources_are_one_sentence() -> None:
+    cores = available_cores()
+    with pytest.raises(InputError, match=f"cpus is 9999; this machine has {cores}"):
+        LocalExecutor(Resources(cpus=9999))
+    with pytest.raises(InputError, match="gpus is 2; it must be between 0 and 1"):
+        Resources(gpus=2)
+    with pytest.raises(InputError, match="jobs is -1; it must be at least 0"):
+        Resources(jobs=-1)
+
+
+def test_gpus_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match=r"gpus is 0.25; torch finds none"):
+        LocalExecutor(Resources(gpus=0.25))
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("comsd.jobs.local.available_cores", lambda: 64)
+    executor = LocalExecutor(Resources(gpus=0.25))
+    assert executor.slots == 8
+    assert Resources(gpus=0.25).arguments(["pretrain"]) == ["pretrain", "--device", "cuda"]
+    assert Resources(gpus=0.25).arguments(["resume", "x"]) == ["resume", "x"]
+
+
+def test_time_left() -> None:
+    assert Status("host", 100, 500, 50.0).seconds_left == 8
+    assert Status("host").seconds_left is None
+    assert read_status(Path("nowhere.log"), "host") == Status("host")
