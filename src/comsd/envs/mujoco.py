@@ -2,17 +2,14 @@
 
 A `Robot` defines observations, initial states and the rewards of its tasks; `RobotEnv` runs
 `num_envs` simulations of it. Every number equals dm_control's, to the bit (`tests/test_robots.py`).
-Models are read from the files of the installed dm_control.
+The models are in `models.py`.
 """
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import mujoco
@@ -21,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from comsd.envs.base import Step
+from comsd.envs.models import MODELS
 from comsd.envs.recipe import Reader, Recipe
 from comsd.envs.simulation import (
     WARNINGS,
@@ -51,25 +49,15 @@ class Robot(ABC):
     name: ClassVar[str]
     substeps: ClassVar[int]  # physics steps per control step
     fields: ClassVar[tuple[str, ...]]  # of mjData, that observations and rewards need
-    floor: ClassVar[tuple[str, float] | None] = None  # (geom, drawn half-length), if lengthened
     spin_unit: ClassVar[str]
     recipe: Recipe  # of observations
     tasks: dict[str, RewardFn]
 
     def __init__(self) -> None:
-        spec = mujoco.MjSpec.from_file(str(model_file(self.name)))
-        if self.floor is not None:  # one floor for all tasks; physics takes it as infinite
-            spec.geom(self.floor[0]).size[0] = self.floor[1]
-        self.edit(spec)
-        with warnings.catch_warnings():  # the suite's cheetah asks for its mass in an old way
-            warnings.filterwarnings("ignore", ".*settotalmass.*")
-            self.model: mujoco.MjModel = spec.compile()
+        self.model: mujoco.MjModel = MODELS[self.name]()
         assert self.model.ntree == 1, "one robot, nothing else that moves"
         self.model.opt.disableflags |= NO_SEARCH
         self.torso: int = self.model.body("torso").id
-
-    def edit(self, spec: mujoco.MjSpec) -> None:  # noqa: B027 (optional)
-        """Change the model before it is compiled."""
 
     @abstractmethod
     def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
@@ -114,13 +102,6 @@ class Robot(ABC):
     def reset(self, data: mujoco.MjData) -> None:
         mujoco.mj_resetData(self.model, data)
         self.forward_unactuated(data)
-
-
-def model_file(name: str) -> Path:
-    found = find_spec("dm_control")  # finds the package without importing it
-    if found is None or not found.submodule_search_locations:
-        raise RunError("the robots' models come with dm_control, which is not installed")
-    return Path(found.submodule_search_locations[0]) / "suite" / f"{name}.xml"
 
 
 class RobotEnv:

@@ -109,7 +109,6 @@ class Hopper(Planar):
     name = "hopper"
     substeps = 4
     fields = ("qpos", "qvel", "xipos", "sensordata", "subtree_angmom")
-    floor = ("floor", 100)
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,7 +131,6 @@ class Cheetah(Planar):
     name = "cheetah"
     substeps = 1
     fields = ("qpos", "qvel", "sensordata", "subtree_angmom")
-    floor = ("ground", 200)
     SETTLE = 200  # physics steps before an episode
 
     def __init__(self) -> None:
@@ -159,7 +157,6 @@ class Quadruped(Robot):
     name = "quadruped"
     substeps = 4
     fields = ("qpos", "qvel", "act", "xmat", "sensordata")
-    floor = ("floor", 100)
     spin_unit = "rad/s"
 
     def __init__(self) -> None:
@@ -187,16 +184,6 @@ class Quadruped(Robot):
             "run": lambda x: self.upright(x) * ramp(-5, 5, self.speed(x)),
             "jump": lambda x: self.upright(x) * ramp(-1, 1, x["sensordata"].item(self.centre)),
         }
-
-    def edit(self, spec: mujoco.MjSpec) -> None:
-        """Remove the parts of other tasks of the suite: walls, ball, target, terrain, range."""
-        for name in ("wall_px", "wall_py", "wall_nx", "wall_ny", "terrain"):
-            spec.delete(spec.geom(name))
-        spec.delete(spec.body("ball"))
-        spec.delete(spec.site("target"))
-        for sensor in list(spec.sensors):
-            if sensor.type == mujoco.mjtSensor.mjSENS_RANGEFINDER:
-                spec.delete(sensor)
 
     def sensors_of(self, *kinds: mujoco.mjtSensor) -> slice:
         """Slice of `sensordata` with all sensors of these kinds."""

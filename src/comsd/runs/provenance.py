@@ -10,7 +10,7 @@ from subprocess import DEVNULL, CalledProcessError, check_output
 
 from comsd.registry import LOADED
 
-PACKAGES = ("comsd", "torch", "numpy", "scipy", "mujoco", "dm_control")
+PACKAGES = ("comsd", "torch", "numpy", "scipy", "mujoco")
 
 
 @cache
