@@ -2,21 +2,33 @@
 # make test   run the tests
 # make check  format, lint, types, layers and tests
 # make bench  the speed of everything hot, as ratios
-# Everything runs in .venv, which `make install` prepares from constraints.txt.
+# make lock   requirements.lock and THIRD_PARTY.md anew, after a change of dependencies
+# Everything runs in .venv, which `make install` prepares from requirements.lock.
 
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/pip --quiet --disable-pip-version-check
 DEMO := runs/demo
 
-.PHONY: install demo test test-slow test-kill check format lint types layers bench clean
+.PHONY: install lock demo test test-slow test-kill check format lint types layers bench clean
 
 install: .venv/installed
 
-.venv/installed: pyproject.toml constraints.txt
+# All packages are checked against the hashes of the lock. The exception is torch: pip takes the build
+# for this machine, be it from PyPI or from a local file of the CPU build (pip's find-links).
+.venv/installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP) install --require-hashes --no-deps -r requirements.lock
+	$(PIP) install torch==2.13.0
+	$(PIP) install --no-deps --no-build-isolation -e .
+	$(BIN)/pip check
 	@touch $@
+
+# A new dependency: its range in pyproject.toml, its version in constraints.txt, then this.
+lock:
+	$(PIP) install uv==0.13.8
+	$(BIN)/uv pip compile --quiet pyproject.toml -c constraints.txt -o requirements.lock
+	$(BIN)/python scripts/third_party.py
 
 # Interrupted or not: run it again and it goes on where it stopped.
 demo: install
