@@ -17,6 +17,7 @@ import comsd
 from comsd.adaptation import FinetuneSettings
 from comsd.agents.base import make_policy_fn
 from comsd.agents.ddpg import DDPG
+from comsd.agents.dqn import DQN
 from comsd.cli import main
 from comsd.errors import InputError
 from comsd.evaluation.tasks import TaskEvaluator
@@ -155,9 +156,34 @@ def test_a_held_choice_is_discounted_as_several_steps(source: Run) -> None:
     assert "hold" in config.sources["agent.discount"]
 
 
+def test_a_discrete_controller_chooses_among_different_skills(source: Run, tmp_path: Path) -> None:
+    how: dict[str, Any] = {"adapt": {"controller": "discrete"}, "steps": 400}
+    run = comsd.combine(source, task="hopper_hop", run=tmp_path / "run", **how)
+    config = run.config
+    assert (config.run.agent, config.agent.__dict__["candidates"]) == ("dqn", 4)
+    assert config.adapt.__dict__["hold"] == 10
+    assert config.agent.__dict__["discount"] == pytest.approx(0.99**10)
+    agent = run.load_agent()
+    assert isinstance(agent, DQN)
+    assert len(agent.candidates.unique(dim=0)) == 4
+    assert int(agent.updates) > 0
+    obs = np.zeros(run.policy.obs_shape, np.float32)
+    chosen = run.policy(obs, np.zeros(0, np.float32))
+    assert (chosen == agent.candidates.numpy()).all(-1).any()
+    assert set(comsd.evaluate(run).metrics) == {"return", "return_sd"}  # no noise
+    longer = resolve_combine(source, "hopper_hop", "lite", **{"adapt.controller": "discrete"})
+    assert longer.run.steps == 100_000
+    assert longer.agent.__dict__["epsilon_updates"] == round(0.3 * 96_000 / 25)
+
+
 @pytest.mark.parametrize(
     "argv",
-    ["finetune SOURCE --rule best-of-k", "combine SOURCE --hold 3", "finetune --scratch"],
+    [
+        "finetune SOURCE --rule best-of-k",
+        "combine SOURCE --hold 3 --skill-noise",
+        "combine SOURCE --controller discrete --train.batch-size 8",
+        "finetune --scratch",
+    ],
 )
 def test_kill_9_then_resume_equals_the_undisturbed_run(
     argv: str, source: Run, tmp_path: Path
@@ -251,6 +277,14 @@ def test_scratch_sees_no_skill(tmp_path: Path) -> None:
         (
             "combine SOURCE --task hopper_hop --train.representation-steps 2",
             "no option '--train.representation-steps'",
+        ),
+        (
+            "combine SOURCE --task hopper_hop --controller dqn",
+            "controller is 'dqn'; allowed: continuous, discrete",
+        ),
+        (
+            "combine SOURCE --task hopper_hop --controller discrete --agent.candidates 1",
+            "agent.candidates is 1; it must be between 2 and 4096",
         ),
         ("combine SOURCE --task hopper_hop --hold 0", "hold is 0; it must be at least 1"),
         ("pretrain comsd --env hopper_hop", "env is 'hopper_hop', a task"),

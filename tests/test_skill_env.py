@@ -12,7 +12,7 @@ from comsd.types import PolicyFn
 from counter import Counter
 
 
-def first_coordinate(skill: Tensor) -> PolicyFn:
+def first_coordinate(skill: Tensor, _: np.random.Generator | None) -> PolicyFn:
     return lambda _: skill[:, :1].numpy()
 
 
@@ -67,9 +67,9 @@ def test_a_choice_is_cut_short_for_all_when_one_episode_ends() -> None:
 def test_skills_are_tensors_of_the_space() -> None:
     given: list[Tensor] = []
 
-    def policy_fn_of(skill: Tensor) -> PolicyFn:
+    def policy_fn_of(skill: Tensor, rng: np.random.Generator | None) -> PolicyFn:
         given.append(skill)
-        return first_coordinate(skill)
+        return first_coordinate(skill, rng)
 
     env = SkillEnv(Counter(2), policy_fn_of, OneHot(3))
     env.reset()

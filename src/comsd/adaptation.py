@@ -17,14 +17,17 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from comsd.agents.base import OffPolicyConfig
 from comsd.agents.ddpg import DDPGConfig
-from comsd.config import Config, Settings, Stage, setting, sourced
+from comsd.agents.dqn import DQN, DQNConfig
+from comsd.config import Config, Settings, Stage, choose, setting, sourced
 from comsd.envs.base import Env
 from comsd.envs.specs import Values
 from comsd.errors import InputError
 from comsd.methods.base import Method
 from comsd.registry import METHODS, EnvSpec, env_spec
 from comsd.skills import SkillSpace
+from comsd.training.candidates import choose_candidates, draw_pool
 from comsd.training.off_policy import OffPolicySettings
 from comsd.training.skill_selection import BestOfK, ResampleSkill, RewardRegression, SkillSelector
 
@@ -50,16 +53,28 @@ class FinetuneSettings(Settings):
 @dataclass(frozen=True)
 class CombineSettings(Settings):
     source: str = setting("", "the run whose skills are combined", "the command")
+    controller: Literal["continuous", "discrete"] = setting(
+        "continuous", "DDPG over the skill space, or DQN over a few candidate skills", "paper"
+    )
     hold: int = setting(1, "steps for which a chosen skill acts", "paper, Algorithm 2", low=1)
     skill_map: Literal["affine", "identity"] = setting(
         "affine",
         "from the action in [-1, 1] to the skill: into the skill space, or as it is",
         "ours",
     )
+    skill_noise: bool = setting(
+        False, "skills act with their exploration noise in training", "ours; Algorithm 2: a ~ pi"
+    )
+    evaluation_noise: bool = setting(
+        True, "score the controller with its exploration noise", "paper, Sec. V"
+    )
 
 
 SETTINGS = {"finetune": FinetuneSettings, "combine": CombineSettings}  # by stage
 COMBINED_STEPS = {"paper": 2_000_000, "lite": 300_000}
+CONTROLLERS = {"continuous": "ddpg", "discrete": "dqn"}  # and their agents
+DISCRETE = sourced("ours", adapt__hold=10, adapt__evaluation_noise=False)
+EXPLORED = 0.3  # share of a run over which random choices fade
 
 
 class SourceRun(Protocol):
@@ -107,8 +122,8 @@ def check_source(source: SourceRun, task: str, stage: Stage) -> None:
         )
 
 
-def agent_of(config: Config) -> DDPGConfig:
-    assert isinstance(config.agent, DDPGConfig)  # tasks have no other
+def agent_of(config: Config) -> OffPolicyConfig:
+    assert isinstance(config.agent, OffPolicyConfig)  # tasks have no other
     return config.agent
 
 
@@ -138,9 +153,15 @@ def finetune_layer(source: SourceRun, preset: str) -> Values:
     return layer
 
 
-def combine_layer(source: SourceRun, preset: str) -> Values:
-    hold = sourced("one controller, no skills", train__hold=source.spec.horizon)
-    return inherited(source) | hold | combined_steps(preset)
+def combine_layer(source: SourceRun, preset: str, controller: str) -> Values:
+    agent = choose("controller", controller, CONTROLLERS)
+    layer = inherited(source) | sourced("the controller", run__agent=agent)
+    layer |= sourced("one controller, no skills", train__hold=source.spec.horizon)
+    layer |= combined_steps(preset)
+    if controller == "discrete":
+        layer |= DISCRETE
+        layer |= sourced("ours", run__steps=100_000) if preset == "lite" else {}
+    return layer
 
 
 def combined_steps(preset: str) -> Values:
@@ -149,12 +170,18 @@ def combined_steps(preset: str) -> Values:
     return sourced(origin, run__steps=steps) if steps else {}
 
 
-def with_controller_discount(config: Config, source: SourceRun) -> Config:
-    """A choice lasts `hold` steps, which are discounted as such unless the user says otherwise."""
-    how = config.adapt
+def with_controller(config: Config, source: SourceRun) -> Config:
+    """A choice lasts `hold` steps, which are discounted as such unless the user says otherwise;
+    random choices of a discrete controller fade over the first part of the run.
+    """
+    how, train = config.adapt, train_of(config)
     assert isinstance(how, CombineSettings)
     if how.skill_map == "identity" and source.config.run.space != "box":
         raise InputError("skill_map is 'identity'; that is for box skills only; allowed: affine")
+    if how.controller == "discrete" and config.sources["agent.epsilon_updates"] != "you":
+        learning = EXPLORED * (config.run.steps - train.random_steps)
+        updates = max(1, round(learning / train.update_every))
+        config = config.derive("agent.epsilon_updates", updates, "ours: 30 % of the run")
     if how.hold == 1 or config.sources["agent.discount"] == "you":
         return config
     discount = agent_of(config).discount ** how.hold
@@ -203,7 +230,8 @@ def make_selector(
     if not isinstance(how, FinetuneSettings):
         centre = space.centre()
         assert centre is not None
-        return SkillSelector(centre)
+        discrete = isinstance(config.agent, DQNConfig)  # which draws its random choices itself
+        return SkillSelector(centre, acts_at_once=discrete)
     assert source is not None
     method = METHODS[source.config.run.method]
     if how.rule == "best-of-k":
@@ -217,3 +245,12 @@ def make_selector(
         return SkillSelector(skill)
     drawn = space.sample(1, np.random.default_rng(seed))[0]
     return ResampleSkill(space, drawn) if how.rule == "resample" else SkillSelector(drawn)
+
+
+def find_candidates(source: SourceRun, agent: DQN, seed: np.random.SeedSequence) -> None:
+    """Give a discrete controller the skills it chooses among, by roll-outs without reward."""
+    k, rng = agent.config.candidates, np.random.default_rng(seed)
+    pool = draw_pool(source.space, k, rng)
+    env = source.spec.make(len(pool), int(rng.integers(2**31)))
+    chosen = choose_candidates(env, source.load_policy(env), pool, k)
+    agent.candidates.copy_(chosen)

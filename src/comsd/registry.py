@@ -13,6 +13,7 @@ from typing import Any
 
 from comsd.agents.critics import CRITICS
 from comsd.agents.ddpg import DDPG, DDPGConfig
+from comsd.agents.dqn import DQN, DQNConfig
 from comsd.agents.ppo import PPO, PPOConfig
 from comsd.config import Config, Settings, Stage, choose
 from comsd.envs.base import Env
@@ -62,6 +63,7 @@ class AgentKind:
 AGENTS: dict[str, AgentKind] = {
     "ppo": AgentKind(PPOConfig, PPO, OnPolicySettings, OnPolicyTrainer, check_on_policy),
     "ddpg": AgentKind(DDPGConfig, DDPG, OffPolicySettings, OffPolicyTrainer, check_off_policy),
+    "dqn": AgentKind(DQNConfig, DQN, OffPolicySettings, OffPolicyTrainer, check_off_policy),
 }
 
 # --- methods from files ---------------------------------------------------------------------------

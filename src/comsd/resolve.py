@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from comsd import adaptation
-from comsd.adaptation import SourceRun
+from comsd.adaptation import CombineSettings, SourceRun
 from comsd.config import GROUPS, Config, RunSettings, Setting, Settings, Stage, choose, sourced
 from comsd.envs.specs import Values
 from comsd.errors import InputError, UnknownMethodError
@@ -87,8 +87,11 @@ def resolve(
     Overrides: run settings by name (`seed=1`), groups as dicts (`method={"alpha": 0.2}`); the agent
     by name, with its settings (`agent={"name": "ppo", "lr": 1e-4}`) or without (`agent="ppo"`).
     """
-    user = by_name(overrides)
-    agent = None if "run.agent" in FIXED[stage] else user.get("run.agent")
+    user, inherited = by_name(overrides), inherited or {}
+    if "run.agent" in FIXED[stage]:
+        agent = inherited["run.agent"].value if "run.agent" in inherited else None
+    else:
+        agent = user.get("run.agent")
     classes = setting_classes(method, env, agent, stage)
     user = {current_name(name, classes["train"]): value for name, value in user.items()}
     for name in FIXED[stage].intersection(user):
@@ -109,7 +112,7 @@ def resolve(
         *(tuned(config_class, family) for family in spec.families),
         choose("preset", preset, spec.presets),
         spec.agents[agent][preset],
-        inherited or {},
+        inherited,
     ]
     values: Values = {}
     for layer in layers:
@@ -188,6 +191,7 @@ def resolve_combine(
 ) -> Config:
     adaptation.check_source(source, task, "combine")
     preset = preset or source.config.run.preset
-    layer = adaptation.combine_layer(source, preset)
+    controller = by_name(overrides).get("adapt.controller", CombineSettings.controller)
+    layer = adaptation.combine_layer(source, preset, controller)
     config = resolve("task", task, preset, "combine", layer, **overrides)
-    return adaptation.with_controller_discount(config, source)
+    return adaptation.with_controller(config, source)

@@ -26,6 +26,9 @@ EDGE = 1 - 1e-6  # sampled actions stay this far inside [-1, 1]
 class OffPolicyConfig(Settings):
     """Settings of every agent that learns from replayed transitions."""
 
+    hidden: int = setting(
+        1024, "width of the hidden layers", "URLB's code, which the paper follows", low=1
+    )
     discount: float = setting(0.99, "gamma", "paper, hyper-parameter table", low=0, high=1)
     encoder_from: EncoderFrom = setting(
         "both", "the losses that train an encoder; states have none to train", "ours"

@@ -23,12 +23,11 @@ from comsd.nn import MLP, adam, optimizer_step, soft_update
 from comsd.skills import SkillSpace
 from comsd.types import Array, Batch, Metrics, ObsSpec
 
-PAPER, CODE = "paper, hyper-parameter table", "URLB's code, which the paper follows"
+PAPER = "paper, hyper-parameter table"
 
 
 @dataclass(frozen=True)
 class DDPGConfig(OffPolicyConfig):
-    hidden: int = setting(1024, "width of the hidden layers of actor and critic", CODE, low=1)
     lr: float = setting(1e-4, "learning rate of actor and critic", PAPER, above=0)
     noise: float = setting(0.2, "standard deviation of the exploration noise", PAPER, low=0)
     noise_clip: float = setting(0.3, "bound of the noise in the losses", PAPER, low=0)

@@ -7,9 +7,9 @@ from operator import attrgetter
 from typing import Any, Literal
 
 import comsd
-from comsd.adaptation import combined_steps
+from comsd.adaptation import CONTROLLERS, CombineSettings, combined_steps
 from comsd.cli.console import new_table, read_arguments, say, show, show_help
-from comsd.config import Config, RunSettings
+from comsd.config import Config, RunSettings, choose
 from comsd.errors import InputError
 from comsd.options import (
     Option,
@@ -107,11 +107,16 @@ def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
         raise InputError(f"RUN is missing{hint}: {usage}")
     else:
         source, rest = comsd.load(rest[0]), rest[1:]
-    options = setting_options("task", task, None, stage)
+    agent, chosen = None, {}
+    if command == "combine":
+        controller = peek_option(rest, "--controller") or CombineSettings.controller
+        agent = choose("controller", controller, CONTROLLERS)
+        chosen["adapt.controller"] = controller
+    options = setting_options("task", task, agent, stage)
     if wants_help(rest):
         assert source is not None
         resolver = resolve_finetune if command == "finetune" else resolve_combine
-        shown = resolver(source, task, peek_option(rest, "--preset"))
+        shown = resolver(source, task, peek_option(rest, "--preset"), **chosen)
         show_help(usage, options, config=shown)
     _, given = parse(rest, options)
     settings = {"task": task, "run": given.get("--run"), **overrides_of(options, given)}

@@ -16,7 +16,7 @@ from comsd.types import Array, Mask, PolicyFn
 
 
 class SkillEnv:
-    """Each action in [-1, 1]^dim selects the skill that acts for the next `hold` steps.
+    """Each action selects the skill that acts for the next `hold` steps.
 
     The reward is the sum of their rewards, discounted from the first. When an episode ends in any
     environment, the step ends for all of them, and all select a skill anew.
@@ -25,13 +25,18 @@ class SkillEnv:
     def __init__(
         self,
         env: Env,
-        policy_fn_of: Callable[[Tensor], PolicyFn],  # of skills (N, dim), one per environment
+        policy_fn_of: Callable[[Tensor, np.random.Generator | None], PolicyFn],
         space: SkillSpace,
         hold: int = 1,
         discount: float = 1.0,
-        decode: bool = True,  # map actions into the skill space, or use them as skills
+        decode: bool = True,
+        rng: np.random.Generator | None = None,
     ) -> None:
-        self.env, self.policy_fn_of, self.space = env, policy_fn_of, space
+        """policy_fn_of: of skills (N, dim), one per environment, and `rng`; decode: map actions in
+        [-1, 1]^dim into the skill space, or use them as skills; rng: of the noise of the skills,
+        which take their mean actions without it.
+        """
+        self.env, self.policy_fn_of, self.space, self.rng = env, policy_fn_of, space, rng
         self.repeat, self.discount, self.decode = hold, discount, decode
         self.num_envs, self.obs_spec, self.action_dim = env.num_envs, env.obs_spec, space.dim
         self.horizon = -(-env.horizon // hold)
@@ -43,7 +48,7 @@ class SkillEnv:
 
     def step(self, action: Array) -> Step:
         skill = torch.from_numpy(action)
-        policy_fn = self.policy_fn_of(self.space.decode(skill) if self.decode else skill)
+        policy_fn = self.policy_fn_of(self.space.decode(skill) if self.decode else skill, self.rng)
         step = self.env.step(policy_fn(self.obs))
         total, weight = step.reward.astype(np.float64), self.discount
         for _ in range(self.repeat - 1):
@@ -59,8 +64,11 @@ class SkillEnv:
         return self.env.positions()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"env": self.env.state_dict(), "obs": self.obs}
+        rng = self.rng.bit_generator.state if self.rng else None
+        return {"env": self.env.state_dict(), "obs": self.obs, "rng": rng}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.env.load_state_dict(state["env"])
         self.obs = state["obs"]
+        if self.rng:
+            self.rng.bit_generator.state = state["rng"]

@@ -115,6 +115,14 @@ ROBOT_DDPG: dict[str, Values] = {
     "smoke": sourced(TESTS, agent__hidden=32, train__batch_size=32, train__update_every=4)
     | sourced(TESTS, train__random_steps=200, train__replay=1000),
 }
+ROBOT_DQN_VALUES = sourced(OURS, train__batch_size=256, train__n_step=1, train__update_every=25)
+ROBOT_DQN: dict[str, Values] = {  # controllers of skills
+    "paper": ROBOT_DQN_VALUES,
+    "lite": ROBOT_DQN_VALUES,
+    "smoke": ROBOT_DQN_VALUES
+    | sourced(TESTS, agent__hidden=32, agent__candidates=4, train__batch_size=32)
+    | sourced(TESTS, train__random_steps=200, train__replay=1000),
+}
 ROBOT_PPO_VALUES = sourced(
     OURS, train__envs=8, agent__epochs=10, agent__minibatches=32, agent__gae_lambda=0.95
 )
@@ -170,7 +178,7 @@ def task_spec(domain: str, task: str) -> EnvSpec:
         | sourced(TABLE, run__evaluate_every=10_000, run__rollouts=10)
         | sourced(OURS, run__log_every=1000, run__checkpoint_every=10_000),
         presets=TASK_PRESETS,
-        agents={"ddpg": ROBOT_DDPG},
+        agents={"ddpg": ROBOT_DDPG, "dqn": ROBOT_DQN},
     )
 
 

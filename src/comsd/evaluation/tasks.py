@@ -1,7 +1,7 @@
 """Evaluation on a task: returns of whole episodes, in parallel environments.
 
-The score of fine-tuning is the return with mean actions; a controller of skills is scored with its
-exploration noise, as in the paper, and without it.
+The score of fine-tuning is the return with mean actions; a continuous controller of skills is
+scored with its exploration noise, as in the paper, and without it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from comsd.adaptation import CombineSettings
 from comsd.agents.base import Policy
 from comsd.errors import InputError
 from comsd.evaluation.base import Evaluator, Values, policy_fn_of
@@ -33,11 +34,11 @@ class TaskEvaluator(Evaluator):
         "return_without_noise": "mean return with the controller's mean actions",
     }
     at_start = True
-    progress_metrics = {"return": "return", "ddpg/q": "Q"}
+    progress_metrics = {"return": "return", "ddpg/q": "Q", "dqn/q": "Q"}
 
     def returns(self, policy: Policy | None, skill: Tensor, noise: bool = False) -> Returns:
         """Without a policy, of random actions."""
-        env = self.run.make_env(self.rollouts, self.seed, discount=1.0)
+        env = self.run.make_env(self.rollouts, self.seed)
         rng, skills = np.random.default_rng(self.seed), skill.expand(self.rollouts, -1)
         policy_fn = policy_fn_of(env, policy, skills, rng, noise=noise)
         total = np.zeros(self.rollouts)
@@ -46,10 +47,11 @@ class TaskEvaluator(Evaluator):
         return total
 
     def score(self, policy: Policy | None, skill: Tensor) -> Values:
-        combined = self.run.config.run.stage == "combine"
-        returns = self.returns(policy, skill, noise=combined)
+        how = self.run.config.adapt
+        noise = isinstance(how, CombineSettings) and how.evaluation_noise
+        returns = self.returns(policy, skill, noise=noise)
         metrics = {"return": float(returns.mean()), "return_sd": float(returns.std())}
-        if combined:
+        if noise:
             metrics["return_without_noise"] = float(self.returns(policy, skill).mean())
         return metrics
 

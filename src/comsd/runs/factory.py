@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from comsd.adaptation import CombineSettings, FinetuneSettings, SourceRun, agent_of, make_selector
+from comsd.adaptation import (
+    CombineSettings,
+    FinetuneSettings,
+    SourceRun,
+    agent_of,
+    find_candidates,
+    make_selector,
+)
 from comsd.agents.base import make_policy_fn
+from comsd.agents.dqn import DQN
 from comsd.config import Config
 from comsd.envs.base import Env
 from comsd.envs.skills import SkillEnv
@@ -20,7 +28,7 @@ from comsd.registry import AGENTS, env_spec, method_class
 from comsd.skills import SPACES, SkillSpace
 from comsd.training.checks import check_device
 from comsd.training.trainer import Trainer, TrainSettings
-from comsd.types import ObsSpec, PolicyFn
+from comsd.types import ObsSpec
 
 
 def seeds(config: Config) -> list[np.random.SeedSequence]:
@@ -37,27 +45,26 @@ def make_env(
     source: SourceRun | None,
     num_envs: int,
     seed: int,
-    discount: float | None = None,
+    *,
+    training: bool = False,
 ) -> Env:
-    """discount: of the rewards within one choice of a controller; that of training if not given."""
+    """training: rewards within one choice of a controller are discounted, skills may have noise."""
     env = env_spec(config.run.env).make(num_envs, seed)
     how = config.adapt
     if not isinstance(how, CombineSettings):
         return env
     assert source is not None
-    if discount is None:
-        discount = float(agent_of(config).discount ** (1 / how.hold))
-    policy, affine = source.load_policy(env), how.skill_map == "affine"
-
-    def policy_fn_of(skill: Tensor) -> PolicyFn:
-        return make_policy_fn(policy, skill, None)
-
-    return SkillEnv(env, policy_fn_of, source.space, how.hold, discount, affine)
+    discount = float(agent_of(config).discount ** (1 / how.hold)) if training else 1.0
+    rng = np.random.default_rng(seed) if training and how.skill_noise else None
+    affine = how.skill_map == "affine" and how.controller == "continuous"
+    policy_fn_of = partial(make_policy_fn, source.load_policy(env))
+    return SkillEnv(env, policy_fn_of, source.space, how.hold, discount, affine, rng)
 
 
 def make_training_env(config: Config, source: SourceRun | None) -> Env:
     assert isinstance(config.train, TrainSettings)
-    return make_env(config, source, config.train.envs, int(seeds(config)[1].generate_state(1)[0]))
+    seed = int(seeds(config)[1].generate_state(1)[0])
+    return make_env(config, source, config.train.envs, seed, training=True)
 
 
 def check_possible(config: Config, env: Env) -> None:
@@ -105,5 +112,8 @@ def make_trainer(config: Config, source: SourceRun | None, env: Env) -> Trainer:
     if isinstance(config.adapt, FinetuneSettings):
         assert source is not None
         agent.init_from(source.load_agent(env), config.adapt.critic_init)
+    if isinstance(agent, DQN):
+        assert source is not None
+        find_candidates(source, agent, skill_seed)
     make, precision = AGENTS[config.run.agent].make_trainer, config.run.precision
     return make(env, agent, method, config.train, seed, precision=precision, **options)

@@ -159,8 +159,8 @@ class Run:
     def seeds(self) -> list[np.random.SeedSequence]:
         return factory.seeds(self.config)
 
-    def make_env(self, num_envs: int, seed: int, discount: float | None = None) -> Env:
-        return factory.make_env(self.config, self.source, num_envs, seed, discount)
+    def make_env(self, num_envs: int, seed: int) -> Env:
+        return factory.make_env(self.config, self.source, num_envs, seed)
 
     def make_training_env(self) -> Env:
         return factory.make_training_env(self.config, self.source)

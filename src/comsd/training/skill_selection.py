@@ -17,10 +17,10 @@ Experience = Callable[[], Batch]  # every transition so far
 class SkillSelector:
     """Chooses skills; it may have selected one from the beginning, or do so later."""
 
-    acts_at_once = False  # do its skills act from the first step, in place of random actions?
-
-    def __init__(self, skill: Tensor | None = None) -> None:
+    def __init__(self, skill: Tensor | None = None, *, acts_at_once: bool = False) -> None:
+        """acts_at_once: the policy acts from the first step, in place of random actions."""
         self.selected_skill = skill  # (Z,)
+        self.acts_at_once = acts_at_once
 
     def choose(self, n: int, steps: int, rng: np.random.Generator, past: Experience) -> Tensor:
         """Skills for n environments, (n, Z)."""
@@ -61,10 +61,8 @@ class ResampleSkill(SampleSkill):
 class BestOfK(SkillSelector):
     """Tries each candidate once, then keeps the one whose steps brought most reward."""
 
-    acts_at_once = True
-
     def __init__(self, candidates: Tensor) -> None:
-        super().__init__()
+        super().__init__(acts_at_once=True)
         self.candidates = candidates  # (k, Z)
         self.tried = 0
 
