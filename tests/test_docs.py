@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 import types
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from comsd.cli import main
 from conftest import OBS, make_batch, make_space
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -41,3 +43,18 @@ def test_the_example_method_works(kind: str, monkeypatch: pytest.MonkeyPatch) ->
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / link).exists(), link
+
+
+SCALING = (DOCS / "scaling.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "command", re.findall(r"^comsd (?:sweep|reproduce) .*$", SCALING, re.MULTILINE)
+)
+def test_the_commands_of_the_page_on_scaling_make_a_plan(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    argv = shlex.split(command)[1:]
+    main(argv if "--plan" in argv else [*argv, "--plan"])
+    assert not list(tmp_path.iterdir())

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from comsd.registry import METHODS, make_task, register_file
     from comsd.runs.run import Run
     from comsd.skills import Box, OneHot, SkillSpace, Sphere
+    from comsd.studies import SweepResult, reproduce, sweep
     from comsd.types import Batch
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "RunError",
     "SkillSpace",
     "Sphere",
+    "SweepResult",
     "analyse",
     "combine",
     "evaluate",
@@ -40,11 +42,14 @@ __all__ = [
     "make_task",
     "pretrain",
     "register_file",
+    "reproduce",
     "resume",
+    "sweep",
 ]
 
 # Where the names are, the modules that are loaded fastest first.
 _MODULES = ["errors", "types", "skills", "methods.base", "registry", "runs.run", "analysis", "api"]
+_MODULES += ["studies"]
 
 
 def __getattr__(name: str) -> Any:

@@ -24,7 +24,8 @@ comsd: unsupervised skill discovery
   comsd evaluate RUN [--json]          measure and draw what the skills do
   comsd analyse RUN [--video]          a robot's skills one by one: tables, poses, video
   comsd reproduce EXHIBIT ...          all runs behind a table or figure of the paper, and a report
-  comsd report DIR                     the report alone: our numbers beside the paper's
+  comsd sweep METHOD --env ENV SETTING=VALUES ...   many settings, ranked
+  comsd report DIR                     the report of either: one page of tables and figures
   comsd methods                        the methods
   comsd envs                           the environments and their tasks
   comsd config METHOD --env ENV        every setting, its value and its source
@@ -38,6 +39,7 @@ MODULES = {  # and the commands whose functions are there; loaded when one is ca
     "train": ["pretrain", "finetune", "combine", "resume", "config"],
     "results": ["evaluate", "analyse"],
     "reproduce": ["reproduce", "report"],
+    "sweep": ["sweep"],
     "lists": ["methods", "envs", "doctor"],
 }
 COMMANDS = {command: module for module, commands in MODULES.items() for command in commands}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from comsd.jobs.executor import Executor, Resources
-from comsd.jobs.local import LocalExecutor
+from comsd.jobs.executor import Executor
+from comsd.jobs.executors import make_executor
 from comsd.options import Option
 
 OPTIONS = [
@@ -16,6 +16,5 @@ OPTIONS = [
 ]
 
 
-def make_executor(values: Mapping[str, Any]) -> Executor:
-    resources = Resources(values["--cpus"], values["--gpus"], values["--jobs"])
-    return LocalExecutor(resources)
+def executor_of(values: Mapping[str, Any]) -> Executor:
+    return make_executor(**{o.name.removeprefix("--"): values[o.name] for o in OPTIONS})

@@ -8,12 +8,14 @@ from typing import Literal
 
 from comsd.cli import executors
 from comsd.cli.console import new_table, read_arguments, show
+from comsd.cli.sweep import report_sweep
 from comsd.cli.watch import JobTable
 from comsd.jobs.cost import job_seconds, product_rate
 from comsd.options import Option
 from comsd.reproduction.exhibits import EXHIBITS
 from comsd.reproduction.page import write_report
 from comsd.reproduction.plan import ALL, Plan, carry_out, make_plan
+from comsd.sweeps.sweep import FILE
 
 Preset = Literal["paper", "lite", "smoke"]
 OPTIONS = [
@@ -42,7 +44,7 @@ def reproduce(argv: list[str]) -> None:
         tasks=values["--tasks"] or (),
     )
     root = values["--dir"] / values["--preset"]
-    executor = executors.make_executor(values)
+    executor = executors.executor_of(values)
     show_plan(plan, root, executor.slots)
     if values["--plan"]:
         return
@@ -72,6 +74,9 @@ def show_plan(plan: Plan, root: Path, slots: int) -> None:
 
 
 def report(argv: list[str]) -> None:
-    about = "DIR is the directory of `comsd reproduce`."
+    about = "DIR is the directory of `comsd reproduce` or `comsd sweep`."
     place, _ = read_arguments(argv, "comsd report DIR", [], about)
-    print(f"report: {write_report(place)}")
+    if (Path(place) / FILE).exists():
+        report_sweep(Path(place))
+    else:
+        print(f"report: {write_report(place)}")

@@ -1,0 +1,122 @@
+"""Sweeps over settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, cast
+
+from comsd.cli import executors
+from comsd.cli.console import new_table, show, show_help
+from comsd.cli.watch import JobTable
+from comsd.errors import InputError
+from comsd.jobs.cost import product_rate
+from comsd.options import Option, parse, wants_help
+from comsd.sweeps.make import make_sweep
+from comsd.sweeps.page import write_sweep_report
+from comsd.sweeps.ranking import best_commands
+from comsd.sweeps.run import carry_out_sweep, check_directory, estimate
+from comsd.sweeps.settings import FORM
+from comsd.sweeps.sweep import FILE, Sweep, read_sweep
+
+OPTIONS = [
+    Option("--env", str, "the environment; `comsd envs` lists them"),
+    Option("--preset", Literal["paper", "lite", "smoke"], "scale of all runs", "paper"),
+    Option("--seeds", int, "seeds 1 to N of every trial", 3),
+    Option("--trials", int, "trials that are sampled; without ranges: all combinations"),
+    Option("--sampler", Literal["auto", "random", "tpe"], "tpe is Optuna's, an extra", "auto"),
+    Option("--task", str, "a task for which the skills of every trial are used"),
+    Option("--adapt", Literal["finetune", "combine"], "how", "finetune"),
+    Option("--rank", str, "metric of evaluations to rank by [return; or what the skills do]"),
+    Option("--lowest", bool, "the lowest is best"),
+    Option("--halve", int, "successive halving: one in N goes on to N times the steps", 0),
+    Option("--dir", Path, "where runs and report go", Path("sweep")),
+    *executors.OPTIONS,
+    Option("--plan", bool, "only print runs, steps, hours and disk"),
+]
+ABOUT = f"""\
+SETTINGS are {FORM},
+such as method.alpha=0.1,0.25,0.5 or agent.lr=1e-5..1e-3:log; `comsd config` lists them.
+With --task, task.NAME is a setting of the adaptation. The same command again continues."""
+
+
+def sweep(argv: list[str]) -> None:
+    usage = "comsd sweep METHOD --env ENV [SETTINGS]"
+    if wants_help(argv):
+        show_help(usage, OPTIONS, ABOUT)
+    words, rest = take_settings(argv)
+    (method,), given = parse(rest, OPTIONS, ["METHOD"])
+    values = {option.name: option.default for option in OPTIONS} | given
+    if values["--env"] is None:
+        raise InputError(f"--env is missing: {usage}")
+    asked = make_sweep(
+        method,
+        values["--env"],
+        dict(words),
+        preset=values["--preset"],
+        seeds=values["--seeds"],
+        trials=values["--trials"],
+        sampler=values["--sampler"],
+        task=values["--task"],
+        adapt=values["--adapt"],
+        rank=values["--rank"],
+        lowest=bool(values["--lowest"]),
+        halve=values["--halve"],
+    )
+    root = cast(Path, values["--dir"])
+    check_directory(asked, root)
+    executor = executors.executor_of(values)
+    show_plan(asked, root, executor.slots)
+    if values["--plan"]:
+        return
+    try:
+        with JobTable() as table:
+            carry_out_sweep(asked, root, executor, table.report, table)
+    finally:
+        if (root / FILE).exists():
+            report_sweep(root)
+
+
+def take_settings(argv: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """The words that are settings, and the others."""
+    takes_value = {option.name for option in OPTIONS if option.type is not bool}
+    settings: list[tuple[str, str]] = []
+    rest: list[str] = []
+    for i, word in enumerate(argv):
+        name, equals, value = word.partition("=")
+        if not equals or word.startswith("-") or (i and argv[i - 1] in takes_value):
+            rest.append(word)
+        elif name in dict(settings):
+            raise InputError(f"{name} is given twice")
+        else:
+            settings.append((name, value))
+    return settings, rest
+
+
+def show_plan(asked: Sweep, root: Path, slots: int) -> None:
+    table = new_table("stage", "runs", "steps", "core hours", "disk, GB")
+    parts = estimate(asked, product_rate())
+    for stage, part in parts.items():
+        hours, disk = f"{part.seconds / 3600:,.3g}", f"{part.disk / 1e9:,.3g}"
+        table.add_row(stage, f"{part.runs:,}", f"{part.steps:,}", hours, disk)
+    show(table)
+    hours = sum(part.seconds for part in parts.values()) / 3600
+    trials = f"{asked.trials_wanted:,} trials of {asked.seeds} seeds in {root}"
+    if asked.halve:
+        kept = ", ".join(f"{n:,} to {steps:,} steps" for n, steps in asked.rungs)
+        trials += f", successive halving: {kept}"
+    print(f"{trials}, ranked by {asked.rank}; about {hours:,.3g} core hours in all, ", end="")
+    print(f"{hours / slots:,.3g} hours with {slots} processes (an estimate from counted work)")
+
+
+def report_sweep(root: Path) -> None:
+    """Write the page, and show the best trials."""
+    page, ranked = write_sweep_report(root)
+    asked, _ = read_sweep(root)
+    table = new_table("", *(s.name for s in asked.settings), asked.rank)
+    for place, r in enumerate(ranked[:10], 1):
+        table.add_row(str(place), *(str(value) for _, value in r.trial), r.cell.ours)
+    if ranked:
+        show(table)
+        for command in best_commands(asked, ranked[0].trial):
+            print(f"best: {command}")
+    print(f"report: {page}")

@@ -1,0 +1,1 @@
+"""Sweeps: many runs that differ in settings, ranked by a metric."""

@@ -1,0 +1,56 @@
+"""A sweep from what the user says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from comsd.config import choose
+from comsd.errors import InputError
+from comsd.sweeps.course import choose_sampler
+from comsd.sweeps.settings import FORM, Range, Value, read_setting, sweepable
+from comsd.sweeps.sweep import Adaptation, Sweep, usual_rank
+
+
+def make_sweep(
+    method: str,
+    env: str,
+    settings: Mapping[str, str | Sequence[Value]],
+    *,
+    preset: str = "paper",
+    seeds: int = 3,
+    trials: int | None = None,
+    sampler: str = "auto",
+    task: str | None = None,
+    adapt: str = "finetune",
+    rank: str | None = None,
+    lowest: bool = False,
+    halve: int = 0,
+) -> Sweep:
+    """settings: lists of values, or texts as on the command line; checked before it returns."""
+    stage = cast(Adaptation, choose("adapt", adapt, {"finetune": "finetune", "combine": "combine"}))
+    agent = settings.get("agent")
+    agent = agent if agent is None or isinstance(agent, str) else str(agent[0])
+    options = sweepable(method, env, agent and agent.partition(",")[0], task, stage)
+    for name, value in settings.items():
+        if not isinstance(value, (str, Sequence)):
+            raise InputError(f"{name} is {value!r}; it must be a list of values or {FORM}")
+    swept = tuple(read_setting(name, value, options) for name, value in settings.items())
+    samples = trials is not None and any(isinstance(s, Range) for s in swept)
+    chosen: Any = choose_sampler(sampler, samples, bool(halve))
+    sweep = Sweep(
+        method=method,
+        env=env,
+        preset=preset,
+        settings=swept,
+        seeds=seeds,
+        trials=trials,
+        task=task,
+        adapt=stage,
+        rank=rank or usual_rank(env, task),
+        lowest=lowest,
+        halve=halve,
+        sampler=chosen,
+    )
+    sweep.check()
+    return sweep

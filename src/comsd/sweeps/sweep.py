@@ -1,0 +1,258 @@
+"""What a sweep is: the runs of every trial, checked before anything starts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from comsd import checkpoint
+from comsd.config import choose
+from comsd.errors import InputError, RunError
+from comsd.evaluation import MazeEvaluator, RobotEvaluator, TaskEvaluator
+from comsd.jobs.job import Job
+from comsd.registry import env_spec
+from comsd.resolve import resolve
+from comsd.sweeps.settings import TASK, Choices, Options, Range, Swept, Value, arguments, sweepable
+
+Adaptation = Literal["finetune", "combine"]
+Trial = tuple[tuple[str, Value], ...]  # settings by name
+
+USUAL_RANK = {"maze": "occupancy_entropy", "robots": "akd_range_flag"}
+CHECKED = 500  # combinations of values that are resolved before a sweep starts
+LONGEST = 90  # letters of a trial's name in a path
+FILE = "sweep.json"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    method: str
+    env: str
+    preset: str
+    settings: tuple[Swept, ...]
+    seeds: int = 1
+    trials: int | None = None  # sampled; all combinations without a number
+    task: str | None = None
+    adapt: Adaptation = "finetune"
+    rank: str = ""  # the metric
+    lowest: bool = False  # is best
+    halve: int = 0  # at each step of successive halving one in this many goes on
+    sampler: Literal["random", "tpe"] = "random"
+
+    # --- checks -------------------------------------------------------------------------------
+
+    @cached_property
+    def options(self) -> Options:
+        agent = next((s.values[0] for s in self.lists if s.name == "agent"), None)
+        return sweepable(
+            self.method, self.env, str(agent) if agent else None, self.task, self.adapt
+        )
+
+    @property
+    def lists(self) -> list[Choices]:
+        return [s for s in self.settings if isinstance(s, Choices)]
+
+    @property
+    def ranges(self) -> list[Range]:
+        return [s for s in self.settings if isinstance(s, Range)]
+
+    def check(self) -> None:
+        """Raise InputError, one sentence about the first thing that is wrong."""
+        for name, low in (("seeds", 1), ("trials", 1)):
+            value = getattr(self, name)
+            if value is not None and value < low:
+                raise InputError(f"{name} is {value}; it must be at least {low}")
+        if self.task is not None:
+            choose("task", self.task, dict.fromkeys(env_spec(self.env).tasks))
+        if self.halve == 1 or self.halve < 0:
+            raise InputError(f"halve is {self.halve}; it must be at least 2, or 0 for none")
+        if self.ranges and self.trials is None:
+            raise InputError(
+                f"--trials is missing: {self.ranges[0].name} is a range to sample from"
+            )
+        if self.halve and self.sampler == "tpe":
+            raise InputError("sampler is 'tpe'; with --halve it must be 'random'")
+        if self.halve and any(s.name == "steps" and len(s.ends) > 1 for s in self.settings):
+            raise InputError("steps is swept; with --halve it must be one number")
+        if any(s.name == "agent" and len(s.ends) > 1 for s in self.settings):
+            raise InputError("agent is swept; its settings differ, so it must be one: agent=ppo")
+        for setting in self.settings:
+            for value in setting.ends:
+                self.resolve(((setting.name, value),))
+        if not self.ranges and math.prod(len(s.values) for s in self.lists) <= CHECKED:
+            for trial in self.grid():
+                self.resolve(trial)
+        elif not self.settings:
+            self.resolve(())
+        choose("rank", self.rank, rank_metrics(self.env, self.task))
+        if self.halve and self.trials_wanted < self.halve:
+            raise InputError(f"halve is {self.halve}; there are only {self.trials_wanted} trials")
+
+    def resolve(self, trial: Trial) -> None:
+        """What the runs of a trial would say."""
+        pretrain, adapt = self.split(trial)
+        resolve(self.method, self.env, self.preset, **self.overrides(pretrain))
+        if self.task is not None:
+            resolve("task", self.task, self.preset, self.adapt, None, **self.overrides(adapt))
+
+    def overrides(self, trial: Trial) -> dict[str, Value]:
+        """By the names that `resolve` knows."""
+        names = {name: self.options[name].setting.removeprefix("run.") for name, _ in trial}
+        return {names[name]: value for name, value in trial}
+
+    @staticmethod
+    def split(trial: Trial) -> tuple[Trial, Trial]:
+        """The settings of pre-training and those of the adaptation."""
+        adapt = tuple(s for s in trial if s[0].startswith(TASK))
+        return tuple(s for s in trial if s not in adapt), adapt
+
+    # --- trials -------------------------------------------------------------------------------
+
+    @property
+    def trials_wanted(self) -> int:
+        return self.trials or math.prod(len(s.values) for s in self.lists)
+
+    def grid(self) -> Iterator[Trial]:
+        names = [s.name for s in self.lists]
+        for values in product(*(s.values for s in self.lists)):
+            yield tuple(zip(names, values, strict=True))
+
+    def known_trials(self) -> Iterator[Trial]:
+        """All trials, if they do not depend on results; each has its own random numbers."""
+        if self.trials is None:
+            yield from self.grid()
+            return
+        seen: set[Trial] = set()
+        for number in range(self.trials):
+            rng = np.random.default_rng([0, number])
+            trial = tuple((s.name, s.draw(rng)) for s in self.settings)
+            if trial not in seen:  # of a few lists
+                seen.add(trial)
+                yield trial
+
+    # --- runs of a trial ----------------------------------------------------------------------
+
+    @cached_property
+    def steps(self) -> int:
+        """Of pre-training, where it is not swept."""
+        fixed = [(s.name, s.ends[0]) for s in self.settings if s.name == "steps"]
+        overrides = self.overrides(tuple(fixed))
+        return resolve(self.method, self.env, self.preset, **overrides).run.steps
+
+    @cached_property
+    def rungs(self) -> list[tuple[int, int | None]]:
+        """Trials and steps at each step of successive halving; None: as the trial says."""
+        if not self.halve:
+            return [(self.trials_wanted, None)]
+        count = [self.trials_wanted]
+        while count[-1] >= self.halve:
+            count.append(-(-count[-1] // self.halve))
+            if count[-1] == 1:
+                break
+        last = len(count) - 1
+        return [(n, -(-self.steps // self.halve ** (last - i))) for i, n in enumerate(count)]
+
+    def jobs(self, trial: Trial, rung: int = 0) -> list[Job]:
+        """Of all seeds; the last of each seed is the one that is ranked."""
+        return [job for seed in self.all_seeds for job in self.chain(trial, seed, rung)]
+
+    @property
+    def all_seeds(self) -> range:
+        return range(1, self.seeds + 1)
+
+    def chain(self, trial: Trial, seed: int, rung: int = 0) -> list[Job]:
+        """Pre-training, then the adaptation if there is one."""
+        steps, (pretrain, adapt) = self.rungs[rung][1], self.split(trial)
+        label = label_of(pretrain)
+        source = f"pretrain/{self.env}/{label}-{seed}"
+        if steps is not None:
+            pretrain = tuple(s for s in pretrain if s[0] != "steps")
+        who = (label, self.method, seed, self.preset)
+        jobs = [
+            Job(source, "pretrain", self.env, *who, None, self.arguments(pretrain), steps),
+        ]
+        if self.task is not None:
+            folder = f"{self.adapt}/{self.task}" + (f"-{steps}" if steps is not None else "")
+            place = f"{folder}/{label_of(trial)}-{seed}"
+            options = self.arguments(adapt)
+            jobs.append(Job(place, self.adapt, self.task, *who, source, options))
+        return jobs
+
+    def arguments(self, trial: Trial) -> tuple[str, ...]:
+        words = [word for name, value in trial for word in arguments(self.options[name], value)]
+        return tuple(words)
+
+    # --- on disk ------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def same_kind(self, other: Sweep) -> str | None:
+        """The first field in which another sweep differs so that their runs cannot be ranked."""
+        fields = ("method", "env", "preset", "task", "adapt", "rank", "lowest", "halve", "sampler")
+        return next((f for f in fields if getattr(self, f) != getattr(other, f)), None)
+
+
+def rank_metrics(env: str, task: str | None) -> dict[str, str]:
+    """The metrics of evaluations, and what they mean."""
+    if task is not None:
+        return TaskEvaluator.meanings
+    maze = env_spec(env).families[0] == "maze"
+    return (MazeEvaluator if maze else RobotEvaluator).meanings
+
+
+def usual_rank(env: str, task: str | None) -> str:
+    if task is not None:
+        return "return"
+    family = env_spec(env).families[0]
+    if family not in USUAL_RANK:
+        allowed = ", ".join(rank_metrics(env, task))
+        raise InputError(f"--rank is missing, the metric to rank by; allowed: {allowed}")
+    return USUAL_RANK[family]
+
+
+def label_of(trial: Trial) -> str:
+    """A trial's name in paths."""
+    last = [name.rpartition(".")[2] for name, _ in trial]
+    short = [n if last.count(n) == 1 else name for (name, _), n in zip(trial, last, strict=True)]
+    pairs = [f"{name}-{value}" for name, (_, value) in zip(short, trial, strict=True)]
+    label = re.sub(r"[^A-Za-z0-9.+_-]", "-", "_".join(pairs)) or "base"
+    if len(label) <= LONGEST:
+        return label
+    return f"{label[:LONGEST]}-{hashlib.sha256(repr(trial).encode()).hexdigest()[:8]}"
+
+
+def write_sweep(root: Path, sweep: Sweep, trials: list[Trial]) -> None:
+    checkpoint.write_json(root / FILE, {"sweep": sweep.to_json(), "trials": trials})
+
+
+def read_sweep(root: Path) -> tuple[Sweep, list[Trial]]:
+    """The sweep of a directory and its trials so far."""
+    file = root / FILE
+    try:
+        record = json.loads(file.read_text())
+        given = record["sweep"]
+        given["settings"] = tuple(read_swept(s) for s in given["settings"])
+        trials = [tuple((str(name), value) for name, value in trial) for trial in record["trials"]]
+        sweep = Sweep(**given)
+        sweep.check()
+        for name, _ in (setting for trial in trials for setting in trial):
+            choose("setting", name, sweep.options)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunError(f"{file} is damaged: {error}") from None
+    return sweep, trials
+
+
+def read_swept(given: dict[str, Any]) -> Swept:
+    if "values" in given:
+        return Choices(given["name"], tuple(given["values"]))
+    return Range(**given)
