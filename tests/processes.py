@@ -88,10 +88,11 @@ def fingerprint(path: Path) -> str:
 
 
 DYING = """
-import os, shutil, sys
+import os, sys
 from pathlib import Path
 import comsd
 from comsd import checkpoint
+from comsd.files import Folder
 run, moment, save = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 count, saves = -1, 0
 def dying(function):
@@ -103,11 +104,8 @@ def dying(function):
             count += 1
         return function(*args, **options)
     return wrapped
-checkpoint.write_file = dying(checkpoint.write_file)
-checkpoint.flush = dying(checkpoint.flush)
-shutil.rmtree = dying(shutil.rmtree)
-Path.rename = dying(Path.rename)
-Path.unlink = dying(Path.unlink)
+for operation in ("write", "sync", "rename", "remove", "remove_folder"):
+    setattr(Folder, operation, dying(getattr(Folder, operation)))
 original = checkpoint.save
 def counted(*args):
     global count, saves

@@ -46,6 +46,7 @@ from comsd.evaluation.robots import (
     ms_coverage,
     skill_sweeps,
 )
+from comsd.files import Folder
 from comsd.runs import Run
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.training.rollout import PolicyFn, rollout
@@ -399,7 +400,7 @@ def test_a_failing_renderer_is_one_sentence(
     monkeypatch.setattr(video, "first_working", lambda: "egl")
     monkeypatch.setattr(video, "environment", lambda _: {"MUJOCO_GL": "disable"})
     with pytest.raises(RunError, match="no video: rendering failed: "):
-        video.write_video("walker", np.zeros((1, 9, 9)), ["c = 0"], 0.025, tmp_path, print)
+        video.write_video("walker", np.zeros((1, 9, 9)), ["c = 0"], 0.025, Folder(tmp_path), print)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -210,10 +210,10 @@ def test_a_full_disk_is_said_in_one_sentence(
     place = tmp_path / "smoke" / "pretrain" / "maze-tree-6" / "comsd-1"
     main(f"pretrain comsd --env maze-tree --preset smoke --skills 6 --seed 1 --run {place}".split())
 
-    def full(path: Path, _: bytes) -> None:
-        raise OSError(28, "No space left on device", str(path))
+    def full(_: object, name: str, __: bytes) -> None:
+        raise OSError(28, "No space left on device", name)
 
-    monkeypatch.setattr("comsd.checkpoint.write_file", full)
+    monkeypatch.setattr("comsd.files.Folder.write", full)
     code, _, err = call(f"report {tmp_path}", capsys)
     assert code == 1
     assert err.strip().endswith("No space left on device")

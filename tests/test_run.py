@@ -23,10 +23,12 @@ from safetensors.torch import load_file
 import comsd
 from comsd import checkpoint
 from comsd.errors import InputError, Interrupted, RunError, readable_failures
+from comsd.files import Folder
 from comsd.registry import METHODS
 from comsd.resolve import resolve
+from comsd.runs.creation import creating, take_lock
 from comsd.runs.provenance import commit
-from comsd.runs.run import Run, take_lock
+from comsd.runs.run import Run
 from comsd.training.logger import Table
 from comsd.training.on_policy import OnPolicyTrainer
 from comsd.training.signals import graceful_stop
@@ -263,14 +265,14 @@ def test_dying_while_the_same_step_is_saved_again_loses_nothing(
     """Between moving the old one away and moving the new one in."""
     folder = tmp_path / "checkpoints"
     checkpoint.save(folder, 5, {"agent": {"x": torch.ones(2)}})
-    original = Path.rename
+    original = Folder.rename
 
-    def rename(self: Path, target: Path) -> Path:
-        if Path(target).name == f"{5:012d}":
+    def rename(self: Folder, name: str, to: str) -> None:
+        if to == f"{5:012d}":
             raise KeyboardInterrupt
-        return original(self, target)
+        original(self, name, to)
 
-    monkeypatch.setattr(Path, "rename", rename)
+    monkeypatch.setattr(Folder, "rename", rename)
     with pytest.raises(KeyboardInterrupt):
         checkpoint.save(folder, 5, {"agent": {"x": torch.zeros(2)}})
     monkeypatch.undo()
@@ -314,6 +316,7 @@ def test_a_run_that_never_began_notes_what_it_begins_with(tmp_path: Path) -> Non
     Run.create(place, resolve("comsd", "maze-tree", "smoke"))
     record = json.loads((place / "config.json").read_text())
     known, record["versions"] = record["versions"], {"own.py": "an earlier one"}
+    del record["seal"]  # as of old runs
     (place / "config.json").write_text(json.dumps(record))
     comsd.resume(place)
     assert json.loads((place / "config.json").read_text())["versions"] == known
@@ -365,7 +368,9 @@ def test_a_table_cut_short_is_seen(run_copy: Path) -> None:
 
 def test_checkpoints_of_another_config_are_refused(run_copy: Path) -> None:
     file = run_copy / "config.json"
-    file.write_text(file.read_text().replace('"skills": 3', '"skills": 4'))
+    record = json.loads(file.read_text().replace('"skills": 3', '"skills": 4'))
+    del record["seal"]
+    file.write_text(json.dumps(record))
     for verb in (comsd.resume, comsd.evaluate):
         with pytest.raises(InputError, match="do not fit"):
             verb(run_copy)
@@ -383,13 +388,13 @@ def test_the_newest_two_checkpoints_are_kept(finished: Path) -> None:
     assert names == [f"{1000:012d}", f"{2000:012d}"]
 
 
-def full_disk(path: Path, content: bytes) -> None:
-    """As `checkpoint.write_file`, onto a device that is always full."""
+def full_disk(_: Folder, name: str, content: bytes) -> None:
+    """As `Folder.write`, onto a device that is always full."""
     with Path("/dev/full").open("wb", buffering=0) as file:
-        file.write(content or path.name.encode())
+        file.write(content or name.encode())
 
 
-@pytest.mark.parametrize("failing", ["rename", "flush", "write_file"])
+@pytest.mark.parametrize("failing", ["rename", "sync", "write"])
 def test_a_failing_save_leaves_the_last_checkpoint(
     failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -399,10 +404,7 @@ def test_a_failing_save_leaves_the_last_checkpoint(
     def broken(*_: Any) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    if failing == "rename":
-        monkeypatch.setattr(Path, "rename", broken)
-    else:
-        monkeypatch.setattr(checkpoint, failing, full_disk if failing == "write_file" else broken)
+    monkeypatch.setattr(Folder, failing, full_disk if failing == "write" else broken)
     with pytest.raises(OSError, match=r"No space|Input/output"):
         checkpoint.save(folder, 2, {"agent": {"w": torch.zeros(3)}})
     monkeypatch.undo()
@@ -419,7 +421,7 @@ def test_no_space_left_is_said_clearly(tmp_path: Path, monkeypatch: pytest.Monke
         nonlocal saves
         saves += 1
         if saves == 2:
-            monkeypatch.setattr(checkpoint, "write_file", full_disk)
+            monkeypatch.setattr(Folder, "write", full_disk)
         return original(*args)
 
     monkeypatch.setattr(checkpoint, "save", save)
@@ -499,8 +501,10 @@ def test_the_run_directory_explains_itself(finished: Path) -> None:
 
 
 def test_a_creation_cut_short_can_be_repeated(tmp_path: Path) -> None:
+    (tmp_path / ".creating").touch()
     (tmp_path / "config.json.tmp").write_text("{")
     comsd.pretrain("comsd", run=tmp_path, **SMOKE)
+    assert not list(tmp_path.glob("*.tmp")) + list(tmp_path.glob(".creating"))
 
 
 def test_a_finished_run_that_lost_its_table_stays_finished(run_copy: Path) -> None:
@@ -553,12 +557,14 @@ def test_a_policy_is_copied_over_nothing(finished: Path, tmp_path: Path) -> None
     left = tmp_path / "source" / "checkpoints"
     shutil.copytree(finished / "checkpoints", left)
     (left / last.name).rename(left / "999999999999")
-    Run(finished).copy_policy(tmp_path / "source")
+    (tmp_path / ".creating").touch()
+    with creating(Folder(tmp_path), InputError):
+        Run(finished).copy_policy(Folder(tmp_path) / "source")
     assert [place.name for place in checkpoint.found(left)] == [last.name]
 
 
 def test_a_table_keeps_the_columns_of_its_first_line(tmp_path: Path) -> None:
-    table = Table(tmp_path / "table.csv")
+    table = Table(Folder(tmp_path), "table.csv")
     assert table.rows() == []
     table.append({"step": 1, "a": 2})
     with pytest.warns(UserWarning, match="has no column b"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,15 +11,16 @@ from typing import Any
 from comsd.adaptation import FinetuneSettings
 from comsd.analysis import Analysis, analyse_robot
 from comsd.config import Config
-from comsd.envs.base import Env
 from comsd.errors import InputError, Interrupted, readable_failures
 from comsd.evaluation import make_evaluator
+from comsd.files import output_folder
 from comsd.resolve import resolve, resolve_combine, resolve_finetune, resolve_scratch
 from comsd.runs import factory
-from comsd.runs.run import Run, take_lock
+from comsd.runs.creation import take_lock
+from comsd.runs.run import Run
 from comsd.training.logger import Logger, Progress
 from comsd.training.signals import graceful_stop
-from comsd.training.trainer import TrainingLoop, prepare
+from comsd.training.trainer import Trainer, TrainingLoop, prepare
 
 Report = Callable[[str], None]
 
@@ -99,7 +101,7 @@ def resume(run: Path | str, report: Report = silent, *, steps: int | None = None
     with readable_failures(opened.path):
         env = opened.make_training_env()
         factory.check_possible(opened.config, env)
-        _train(opened, env, report)
+        _train(opened, opened.trainer(env), report)
     return opened
 
 
@@ -107,34 +109,40 @@ def _start(config: Config, path: Path | str | None, source: Run | None, report: 
     """A new run from its first step; nothing is created if it could not train."""
     s = config.run
     prepare(s)
-    env = factory.make_training_env(config, source)
-    factory.check_possible(config, env)
     label = f"{s.method}-{s.skills}"
     if s.stage != "pretrain":
         label = f"{s.stage}-{source.path.resolve().name}" if source else s.stage
-    run = Run.create(path or Path("runs") / s.env / f"{label}-{s.seed}", config, source)
+    path = Path(path or Path("runs") / s.env / f"{label}-{s.seed}")
+    with readable_failures(path):
+        env = factory.make_training_env(config, source)
+        factory.check_possible(config, env)
+        trainer = factory.make_trainer(config, source, env)
+    run = Run.create(path, config, source)
     about = f"{s.method} on {s.env}, {run.space}" if run.pretrains else f"{label} on {s.env}"
     about += f", {s.steps:,} steps, seed {s.seed}"
     if isinstance(config.adapt, FinetuneSettings):
         about += f", skill rule {config.adapt.rule}"
     report(f"{about} -> {run.path}")
     with readable_failures(run.path):
-        _train(run, env, report)
+        try:
+            _train(run, trainer, report)
+        except Exception:  # a signal that interrupts is none
+            run.discard_if_empty()
+            raise
     return run
 
 
-def _train(run: Run, env: Env, report: Report) -> None:
+def _train(run: Run, trainer: Trainer, report: Report) -> None:
     """Train to the configured number of steps, from wherever the run stands."""
     settings = run.config.run
-    with take_lock(run.path), graceful_stop() as stop:
-        trainer = run.trainer(env)
+    with take_lock(run.folder), graceful_stop() as stop:
         state, notes = run.restore(trainer)
         for note in notes:
             report(note)
         evaluator = make_evaluator(run)
         shown = trainer.method.progress_metrics | evaluator.progress_metrics
         progress = Progress(settings.steps, trainer.steps, shown, report)
-        board = run.path / "tensorboard" if settings.tensorboard else None
+        board = run.folder / "tensorboard" if settings.tensorboard else None
         evaluate = evaluator.evaluate_during_training
         with Logger(run.metrics, run.evaluations, progress, board) as logger:
             loop = TrainingLoop(trainer, settings, logger, evaluate, run.save, stop, state)
@@ -159,19 +167,33 @@ class Evaluation:
     step: int  # of the checkpoint that was measured
     steps: int  # to which it is to be trained
 
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self) | {"picture": str(self.picture)}
+
 
 def evaluate(
-    run: Run | Path | str, *, greedy: bool = False, random_start: bool = False
+    run: Run | Path | str,
+    *,
+    greedy: bool = False,
+    random_start: bool = False,
+    out: Path | str | None = None,
 ) -> Evaluation:
-    """Roll out every skill, measure and draw. `greedy` takes mean actions."""
+    """Roll out every skill, measure and draw. `greedy` takes mean actions.
+
+    The picture goes to the run's directory; with `out` the figures go there, too.
+    """
     opened = load(run)
+    folder = output_folder(None if out is None else Path(out), opened.folder)
     prepare(opened.config.run)
     evaluator = make_evaluator(opened)
     with readable_failures(opened.path):
         metrics = evaluator.evaluate(opened.policy, greedy=greedy, random_start=random_start)
         random = evaluator.evaluate(None, random_start=random_start)
-        picture = evaluator.save_figure()
-    return Evaluation(metrics, random, picture, opened.used_step, opened.config.run.steps)
+        picture = evaluator.save_figure(folder)
+        result = Evaluation(metrics, random, picture, opened.used_step, opened.config.run.steps)
+        if out is not None:
+            folder.write_sealed("evaluation.json", result.to_json())
+    return result
 
 
 def analyse(
@@ -193,6 +215,6 @@ def analyse(
             f"{opened.spec.name}: `comsd evaluate {opened.path}` measures and draws it"
         )
     prepare(opened.config.run)
-    folder = opened.path / "analysis" if out is None else Path(out)
+    folder = output_folder(None if out is None else Path(out), opened.folder / "analysis")
     with readable_failures(opened.path):
         return analyse_robot(opened, folder, sweep, video, report)

@@ -11,11 +11,9 @@ own under `chunks/` that later checkpoints refer to instead of writing it again.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import shutil
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from safetensors.torch import save as encode
 from torch import Tensor
 
 from comsd.errors import InputError, RunError
+from comsd.files import ASIDE, Folder, checksum, seal
 
 FORMAT = 3
 READ_BY = {1: "comsd 0.1.0 at commit 4f40b97", 2: "comsd 0.1.0 at commit 94b6ac0"}  # old formats
@@ -35,6 +34,12 @@ KEEP = 2
 MANIFEST = "state.json"
 CHUNKS = "chunks"
 BEFORE = "-before"  # the name of a checkpoint while the same step is saved again ends in this
+# The names of what this file creates, and may therefore remove.
+PLACE = re.compile(r"[0-9]{12}")
+LEFTOVER = re.compile(rf"\.tmp-([0-9]+|[0-9]{{12}}{BEFORE}|damaged-[0-9]{{12}})")
+FILE = re.compile(rf"[a-z]+\.safetensors|{re.escape(MANIFEST)}({re.escape(ASIDE)})?")
+CHUNK = re.compile(rf"[a-z]+-[0-9]{{12}}\.safetensors({re.escape(ASIDE)})?")
+NAME = re.compile(r"[a-z][a-z0-9_-]*")  # of a branch or a chunk
 
 
 @dataclass(eq=False)
@@ -54,32 +59,36 @@ class Chunk:
         """Forget the content: it is on disk."""
         self.tensors = None
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Folder) -> None:
         if self.checksum is not None:
             return
         assert self.tensors is not None
-        folder.mkdir(exist_ok=True)
+        folder.make()
         flat: dict[str, Tensor] = {}
         pack(self.tensors, self.name, flat)
         content = encode(flat)
-        replace_file(self.file(folder), content)
+        folder.replace(self.file, content)
         self.checksum = checksum(content)
         self.drop()
 
-    def read(self, folder: Path) -> None:
-        content = read_checked(self.file(folder), self.checksum)
-        self.tensors = {path.rpartition("/")[2]: t for path, t in decode(content).items()}
+    def read(self, folder: Folder) -> None:
+        tensors = read_tensors(folder, self.file, self.checksum)
+        self.tensors = {path.rpartition("/")[2]: t for path, t in tensors.items()}
 
-    def file(self, folder: Path) -> Path:
-        return folder / f"{self.name}.safetensors"
+    @property
+    def file(self) -> str:
+        return f"{self.name}.safetensors"
 
 
-def read_checked(file: Path, expected: str | None) -> bytes:
+def read_tensors(folder: Folder, name: str, expected: Any) -> dict[str, Tensor]:
     """The content of a file, if it is what was written."""
-    content = file.read_bytes()
+    content, file = folder.read(name), folder.path / name
     if checksum(content) != expected:
         raise RunError(f"{file} is damaged: its checksum does not match")
-    return content
+    tensors = decode(content)
+    if any(t.is_floating_point() and not bool(torch.isfinite(t).all()) for t in tensors.values()):
+        raise RunError(f"{file} holds NaN or infinity")
+    return tensors
 
 
 def pack(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
@@ -134,63 +143,31 @@ def unpack(tree: Any, tensors: dict[str, Tensor]) -> Any:
     return tree
 
 
-def checksum(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def as_folder(folder: Folder | Path) -> Folder:
+    return folder if isinstance(folder, Folder) else Folder(folder.parent, folder.name)
 
 
-def manifest_checksum(manifest: dict[str, Any]) -> str:
-    return checksum(json.dumps(manifest, sort_keys=True).encode())
-
-
-def flush(path: Path) -> None:
-    """Make the entries of a directory last."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write and flush; a full disk shows here, as an OSError."""
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file that is there whole or as it was before."""
-    aside = path.with_name(path.name + ".tmp")
-    write_file(aside, content)
-    aside.rename(path)
-    flush(path.parent)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Replace a JSON file in one step."""
-    replace_file(path, (json.dumps(value, indent=1) + "\n").encode())
-
-
-def recover(folder: Path) -> None:
+def recover(folder: Folder | Path) -> None:
     """Put back what a save of the same step again had moved away when its process died.
 
     For the one process that writes here.
     """
-    for before in folder.glob(f".tmp-*{BEFORE}"):
-        place = folder / before.name.removeprefix(".tmp-").removesuffix(BEFORE)
-        if not place.exists():
-            before.rename(place)
+    folder = as_folder(folder)
+    for before in folder.names():
+        place = before.removeprefix(".tmp-").removesuffix(BEFORE)
+        if before == f".tmp-{place}{BEFORE}" and PLACE.fullmatch(place) and not folder.has(place):
+            folder.rename(before, place)
 
 
-def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
+def save(folder: Folder | Path, step: int, state: dict[str, Any]) -> Path:
     """Write `folder/<step>` and drop all but the newest two."""
-    folder.mkdir(exist_ok=True)
+    folder = as_folder(folder)
+    folder.make()
     recover(folder)
-    for leftover in folder.glob(".tmp-*"):
-        shutil.rmtree(leftover)
-    place, aside = folder / f"{step:012d}", folder / f".tmp-{step}"
-    aside.mkdir()
+    for leftover in filter(LEFTOVER.fullmatch, folder.names()):
+        remove(folder, leftover)
+    place, aside = f"{step:012d}", f".tmp-{step}"
+    (folder / aside).make()
     try:
         for chunk in chunks_of(state):
             chunk.write(folder / CHUNKS)
@@ -200,109 +177,147 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
             tree[branch] = pack(value, branch, tensors)
             name = f"{branch}.safetensors"
             content = encode(tensors)
-            write_file(aside / name, content)
+            (folder / aside).write(name, content)
             files[name] = checksum(content)
         manifest = {"format": FORMAT, "step": step, "files": files, "state": tree}
-        write_json(aside / MANIFEST, {**manifest, "checksum": manifest_checksum(manifest)})
-        before = folder / f".tmp-{place.name}{BEFORE}"
-        if place.exists():  # the same step again
-            place.rename(before)
-        aside.rename(place)
-        flush(folder)
-        shutil.rmtree(before, ignore_errors=True)  # `recover` is only for a death in between
+        (folder / aside).write_json(MANIFEST, {**manifest, "checksum": seal(manifest)})
+        before = f".tmp-{place}{BEFORE}"
+        if folder.has(place):  # the same step again
+            folder.rename(place, before)
+        folder.rename(aside, place)
+        folder.sync()
+        remove(folder, before)  # `recover` is only for a death in between
     except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
+        remove(folder, aside)
         raise
     for old in sorted(found(folder))[:-KEEP]:
-        shutil.rmtree(old, ignore_errors=True)
+        remove(folder, old.name)
     drop_chunks(folder)
-    return place
+    return folder.path / place
 
 
-def copy(folder: Path, to: Path, branches: list[str]) -> None:
+def remove(folder: Folder, name: str) -> None:
+    """What a checkpoint is made of, if it can be; what a user put beside it stays."""
+    with suppress(OSError):
+        if folder.has_folder(name):
+            place = folder / name
+            try:
+                files = {*read_manifest(place)["files"], MANIFEST, MANIFEST + ASIDE}
+            except (OSError, RunError, InputError):
+                files = {file for file in place.names() if FILE.fullmatch(file)}
+            folder.remove_folder(name, files)
+
+
+def copy(folder: Folder, to: Folder, branches: list[str]) -> None:
     """The newest checkpoint of a folder, reduced to some branches, where it has them."""
-    place = max(found(folder))
-    kept = [name for name in branches if (place / f"{name}.safetensors").exists()]
-    save(to, int(place.name), read(place, kept))
+    place = folder / max(found(folder)).name
+    kept = [name for name in branches if place.has(f"{name}.safetensors")]
+    save(to, int(place.path.name), read(place, kept))
 
 
-def plain_state(place: Path, branch: str) -> dict[str, Any] | None:
-    """The numbers and texts of a branch, None if the checkpoint's manifest cannot be read."""
-    try:
-        return dict(json.loads((place / MANIFEST).read_text())["state"][branch])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def drop_chunks(folder: Path) -> None:
+def drop_chunks(folder: Folder) -> None:
     """Delete the chunks that no checkpoint refers to."""
-    if not (folder / CHUNKS).is_dir():
-        return
+    chunks = folder / CHUNKS
     try:
-        manifests = [json.loads((place / MANIFEST).read_text()) for place in found(folder)]
-    except (OSError, ValueError):  # a damaged manifest may refer to any of them
+        manifests = [read_manifest(folder / place.name) for place in found(folder)]
+    except (OSError, RunError, InputError):  # a damaged manifest may refer to any of them
         return
-    used = chunk_names(manifests)
-    for file in (folder / CHUNKS).iterdir():
-        if file.name.removesuffix(".safetensors") not in used:
-            file.unlink(missing_ok=True)
+    used = {f"{name}.safetensors" for name in chunk_names(manifests)}
+    for name in chunks.names():
+        if CHUNK.fullmatch(name) and name not in used:
+            chunks.remove(name)
 
 
-def found(folder: Path) -> list[Path]:
+def found(folder: Folder | Path) -> list[Path]:
     """The checkpoints in a folder, and nothing a user may have put beside them."""
-    places = folder.glob("[0-9]" * 12)
-    return [path for path in places if path.is_dir() and not path.is_symlink()]
+    folder = as_folder(folder)
+    names = filter(PLACE.fullmatch, folder.names())
+    return [folder.path / name for name in names if folder.has_folder(name)]
 
 
-def read(place: Path, branches: list[str] | None = None) -> dict[str, Any]:
-    """The state of one checkpoint, or only some branches of it; checks every file it reads."""
+def read_manifest(place: Folder) -> dict[str, Any]:
+    """What a checkpoint consists of; raises RunError if that is damaged."""
+    file = place.path / MANIFEST
+    manifest = place.read_json(MANIFEST)
     try:
-        manifest = json.loads((place / MANIFEST).read_text())
-        if manifest["format"] != FORMAT:
-            other = READ_BY.get(manifest["format"], "another version")
-            raise InputError(
-                f"{place} is for {other}: format {manifest['format']}, this one reads {FORMAT}"
-            )
-        if manifest.pop("checksum") != manifest_checksum(manifest):
-            raise RunError(f"{place / MANIFEST} is damaged: its checksum does not match")
-        wanted = manifest["state"] if branches is None else branches
-        packed = {branch: manifest["state"][branch] for branch in wanted}
-        if any(Path(name).name != name for name in {*packed, *chunk_names(packed)}):
-            raise RunError(f"{place / MANIFEST} names a file that is none of its own")
+        form = manifest["format"]
+        if isinstance(form, int) and form != FORMAT:
+            other = READ_BY.get(form, "another version")
+            raise InputError(f"{place.path} is for {other}: format {form}, this one reads {FORMAT}")
+        if manifest.pop("checksum") != seal(manifest) or form != FORMAT:
+            raise RunError(f"{file} is damaged: its checksum does not match")
+        names = {*manifest["state"], *chunk_names(manifest["state"])}
+        files = {*manifest["files"]}
+    except (KeyError, TypeError, AttributeError, RecursionError):
+        raise RunError(f"{file} is damaged") from None
+    own = {f"{name}.safetensors" for name in manifest["state"]}
+    if files != own or not all(map(NAME.fullmatch, map(str, names))):
+        raise RunError(f"{file} names a file that is none of its own")
+    return manifest
+
+
+def read(place: Folder | Path, branches: list[str] | None = None) -> dict[str, Any]:
+    """The state of one checkpoint, or those of some branches that it has; checks what it reads."""
+    place = place if isinstance(place, Folder) else Folder(place.parent, place.name)
+    file = place.path / MANIFEST
+    try:
+        manifest = read_manifest(place)
         state = {}
-        for branch, tree in packed.items():
-            file = place / f"{branch}.safetensors"
-            content = read_checked(file, manifest["files"][file.name])
-            state[branch] = unpack(tree, decode(content))
+        for branch, tree in manifest["state"].items():
+            if branches is None or branch in branches:
+                name = f"{branch}.safetensors"
+                tensors = read_tensors(place, name, manifest["files"][name])
+                state[branch] = unpack(tree, tensors)
         for chunk in chunks_of(state):
-            chunk.read(place.parent / CHUNKS)
+            chunk.read(Folder(place.top, *place.below[:-1], CHUNKS))
         return state
+    except (InputError, RunError):
+        raise
     except OSError as error:
         raise RunError(f"{error.filename} cannot be read: {error.strerror}") from None
-    except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError, RecursionError):
-        raise RunError(f"{place / MANIFEST} is damaged") from None
     except SafetensorError as error:
-        raise RunError(f"{place} is damaged: {error}") from None
+        raise RunError(f"{place.path} is damaged: {error}") from None
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+        raise RunError(f"{file} is damaged") from None
+
+
+Check = Callable[[dict[str, Any]], None]  # raises RunError for a state that cannot be used
+
+
+def accept(state: dict[str, Any]) -> None:
+    """Every state that is whole."""
+
+
+def newest(
+    folder: Folder | Path, branches: list[str] | None = None, check: Check = accept
+) -> tuple[int, dict[str, Any], dict[str, str]]:
+    """Step and state of the newest checkpoint that is whole; what was wrong with newer ones."""
+    folder, problems = as_folder(folder), dict[str, str]()
+    for place in sorted(found(folder), reverse=True):
+        try:
+            state = read(folder / place.name, branches)
+            check(state)
+            return int(place.name), state, problems
+        except RunError as error:
+            problems[place.name] = str(error)
+    if problems:
+        raise RunError("no checkpoint can be read: " + "; ".join(problems.values()))
+    raise RunError(f"{folder.path} holds no checkpoint")
 
 
 def latest(
-    folder: Path, branches: list[str] | None = None, *, set_aside: bool = False
+    folder: Folder | Path,
+    branches: list[str] | None = None,
+    *,
+    check: Check = accept,
+    set_aside: bool = False,
 ) -> tuple[dict[str, Any], list[str]]:
     """The newest checkpoint that is whole, and what was wrong with newer ones.
 
     set_aside: who goes on from here takes the damaged ones out of the way, or they would count as
     the newer ones again. The next save deletes them.
     """
-    problems: dict[Path, str] = {}
-    for place in sorted(found(folder), reverse=True):
-        try:
-            state = read(place, branches)
-        except RunError as error:
-            problems[place] = str(error)
-            continue
-        for damaged in problems if set_aside else ():
-            damaged.rename(folder / f".tmp-damaged-{damaged.name}")
-        return state, list(problems.values())
-    if problems:
-        raise RunError("no checkpoint can be read: " + "; ".join(problems.values()))
-    raise RunError(f"{folder} holds no checkpoint")
+    _, state, problems = newest(folder, branches, check)
+    for damaged in problems if set_aside else ():
+        as_folder(folder).rename(damaged, f".tmp-damaged-{damaged}")
+    return state, list(problems.values())

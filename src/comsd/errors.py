@@ -31,16 +31,29 @@ class UnknownMethodError(InputError):
 @contextmanager
 def readable_failures(run: Path) -> Iterator[None]:
     """Failures of a run on its way, with what is left and what to do."""
-    again = f"the last good checkpoint is kept, `comsd resume {run}` continues from it"
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise RunError(f"no space left for {run}: free some; {again}") from error
-        raise RunError(f"{error.filename or run}: {error.strerror}; {again}") from error
-    except (RuntimeError, MemoryError) as error:
-        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):
+            raise RunError(f"no space left for {run}: free some; {what_is_left(run)}") from error
+        where = error.filename or run
+        raise RunError(f"{where}: {error.strerror}; {what_is_left(run)}") from error
+    except (RuntimeError, ValueError, MemoryError) as error:
+        if not is_memory_error(error):
             raise
-        raise RunError(
-            f"too little memory for {run}: smaller networks, batches or skill spaces need less"
-        ) from error
+        needs = "smaller networks, batches, skill spaces or fewer environments need less"
+        raise RunError(f"too little memory for {run}: {needs}; {what_is_left(run)}") from error
+
+
+def is_memory_error(error: Exception) -> bool:
+    """Python's own, torch's, or MuJoCo's."""
+    return isinstance(error, MemoryError) or "allocate memory" in str(error)
+
+
+def what_is_left(run: Path) -> str:
+    """To be said after a failure."""
+    if any((run / "checkpoints").glob("[0-9]" * 12)):
+        return f"the last good checkpoint is kept, `comsd resume {run}` continues from it"
+    if (run / "config.json").exists():
+        return f"nothing had been saved yet, `comsd resume {run}` starts from step 0"
+    return "nothing is left of it"

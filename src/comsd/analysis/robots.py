@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from comsd import checkpoint
 from comsd.agents.base import Policy, make_policy_fn
 from comsd.config import choose
 from comsd.envs.specs import make_robot
-from comsd.errors import InputError
 from comsd.evaluation.robots import SWEEPS, States, akd, skill_sweeps, sweep_metrics
+from comsd.files import Folder
 from comsd.runs import Run
 from comsd.skills import OneHot, SkillSpace, Sphere
 from comsd.training.rollout import rollout
@@ -108,7 +107,7 @@ def describe(sweep: str, names: list[str], motion: Motion) -> list[SkillFigures]
 
 
 def analyse_robot(
-    run: Run, folder: Path, sweep: str, video: bool, report: Callable[[str], None]
+    run: Run, folder: Folder, sweep: str, video: bool, report: Callable[[str], None]
 ) -> Analysis:
     """Metrics of all sweeps; one of them drawn as strips and, if asked for, as a video."""
     from comsd.analysis.figure import SweepFigures, draw_analysis  # slow to import
@@ -118,10 +117,6 @@ def analyse_robot(
 
     robot, policy, sweeps = load_robot(run.spec.name), run.policy, skill_sweeps(run.space)
     choose("sweep", sweep, {name: SWEEPS[name] for name in sweeps})
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"out {folder} cannot be created: {error.strerror}") from None
     motions = {name: skill_motion(robot.name, policy, skills) for name, skills in sweeps.items()}
     names = {name: labels(run.space, name, skills) for name, skills in sweeps.items()}
     metrics: dict[str, float] = {}
@@ -136,16 +131,16 @@ def analyse_robot(
     s, qpos, shown = run.config.run, motions[sweep].qpos, names[sweep]
     title = f"{s.method} on {s.env}, seed {s.seed}"
     strips = draw_strips(robot, qpos, shown, drawn[sweep].akd, f"{title}: {sweep} sweep")
-    files = {name: folder / name for name in ("skills.csv", "analysis.png", "strips.png")}
-    checkpoint.replace_file(files["skills.csv"], as_csv(rows))
-    checkpoint.replace_file(files["analysis.png"], as_png(draw_analysis(drawn, metrics, title)))
-    checkpoint.replace_file(files["strips.png"], as_png(strips))
+    written = ("skills.csv", "analysis.png", "strips.png", "analysis.json")
+    files = {name: folder.path / name for name in written}
+    folder.replace("skills.csv", as_csv(rows))
+    folder.replace("analysis.png", as_png(draw_analysis(drawn, metrics, title)))
+    folder.replace("strips.png", as_png(strips))
     if video:
         film = write_video(robot.name, qpos, shown, control_step(robot), folder, report)
         files[film.name] = film
-    files["analysis.json"] = folder / "analysis.json"
     analysis = Analysis(run.used_step, metrics, rows, robot.spin_unit, files)
-    checkpoint.write_json(files["analysis.json"], analysis.to_json())
+    folder.write_sealed("analysis.json", analysis.to_json())
     return analysis
 
 

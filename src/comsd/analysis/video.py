@@ -18,6 +18,7 @@ import numpy as np
 
 from comsd.envs.simulation import Doubles
 from comsd.errors import RunError
+from comsd.files import Folder
 
 ADVICE = {  # OpenGL backends in the order of preference: what to install
     "egl": "Debian, Ubuntu: apt install libegl1 libgl1-mesa-dri; Fedora: dnf install mesa-libEGL "
@@ -86,7 +87,7 @@ def write_video(
     qpos: Doubles,
     labels: Sequence[str],
     control_step: float,
-    folder: Path,
+    folder: Folder,
     report: Callable[[str], None],
 ) -> Path:
     """The first seconds of each roll-out at true speed: skills.mp4, or a GIF without ffmpeg."""
@@ -100,10 +101,11 @@ def write_video(
     steps = np.round(np.arange(SECONDS * FPS) / (FPS * control_step)).astype(int)
     frames = qpos[:, steps[steps < qpos.shape[1]]]
     report(f"rendering {frames.shape[0]} x {frames.shape[1]} pictures by {backend}")
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".tmp-") as temporary:
+    with tempfile.TemporaryDirectory(prefix=".tmp-") as temporary:
         poses, film = Path(temporary, "poses.npz"), Path(temporary, f"skills.{kind}")
         np.savez(poses, qpos=frames, labels=labels)
         argv = ["-m", "comsd.analysis.render", robot, str(poses), str(FPS), str(film)]
         if why := failure(backend, *argv):
             raise RunError(f"no video: rendering failed: {why}")
-        return film.rename(folder / film.name)
+        folder.replace(film.name, film.read_bytes())
+        return folder.path / film.name

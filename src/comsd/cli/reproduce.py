@@ -75,8 +75,9 @@ def show_plan(plan: Plan, root: Path, slots: int) -> None:
 
 def report(argv: list[str]) -> None:
     about = "DIR is the directory of `comsd reproduce` or `comsd sweep`."
-    place, _ = read_arguments(argv, "comsd report DIR", [], about)
+    options = [Option("--out", Path, "directory of the report", "DIR/report")]
+    place, given = read_arguments(argv, "comsd report DIR", options, about)
     if (Path(place) / FILE).exists():
-        report_sweep(Path(place))
+        report_sweep(Path(place), given.get("--out"))
     else:
-        print(f"report: {write_report(place)}")
+        print(f"report: {write_report(place, given.get('--out'))}")

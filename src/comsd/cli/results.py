@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -21,6 +20,7 @@ EVALUATE = [
     Option("--json", bool, "print JSON instead of a table"),
     Option("--greedy", bool, "mazes: mean actions instead of sampled ones"),
     Option("--random-start", bool, "mazes: start anywhere in the start cell"),
+    Option("--out", Path, "directory of the figures and the picture", "the picture: RUN"),
 ]
 
 
@@ -28,9 +28,10 @@ def evaluate(argv: list[str]) -> None:
     place, given = read_arguments(argv, "comsd evaluate RUN", EVALUATE, RUN)
     run = comsd.load(place)
     greedy, random_start = "--greedy" in given, "--random-start" in given
-    result = comsd.evaluate(run, greedy=greedy, random_start=random_start)
+    out = given.get("--out")
+    result = comsd.evaluate(run, greedy=greedy, random_start=random_start, out=out)
     if "--json" in given:
-        print(json.dumps({**dataclasses.asdict(result), "picture": str(result.picture)}, indent=1))
+        print(json.dumps(result.to_json(), indent=1))
         return
     evaluator, settings = make_evaluator(run), run.config.run
     claim = evaluator.bounds

@@ -108,9 +108,9 @@ def show_plan(asked: Sweep, root: Path, slots: int) -> None:
     print(f"{hours / slots:,.3g} hours with {slots} processes (an estimate from counted work)")
 
 
-def report_sweep(root: Path) -> None:
+def report_sweep(root: Path, out: Path | None = None) -> None:
     """Write the page, and show the best trials."""
-    page, ranked = write_sweep_report(root)
+    page, ranked = write_sweep_report(root, out)
     asked, _ = read_sweep(root)
     table = new_table("", *(s.name for s in asked.settings), asked.rank)
     for place, r in enumerate(ranked[:10], 1):

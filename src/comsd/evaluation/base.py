@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from comsd.agents.base import Policy, make_policy_fn
 from comsd.envs.base import Env
+from comsd.files import Folder
 from comsd.runs import Run
 from comsd.training.rollout import StopFn, Stopped, never, random_policy_fn
 from comsd.training.trainer import Trainer
@@ -55,8 +57,8 @@ class Evaluator(ABC):
     def draw(self, axes: Axes, policy: Policy) -> None:
         """All skills in one figure, or the learning curve of a task."""
 
-    def save_figure(self) -> Path:
-        """A PNG file in the directory of the run."""
+    def save_figure(self, folder: Folder) -> Path:
+        """A PNG file."""
         from matplotlib.figure import Figure  # slow to import
 
         run, s = self.run, self.run.config.run
@@ -65,9 +67,10 @@ class Evaluator(ABC):
         self.draw(axes, run.policy)
         title = f"{s.method}, {s.skills} skills" if run.pretrains else f"{s.stage} on {s.env}"
         axes.set_title(f"{title}, seed {s.seed}", fontsize=10)
-        path = run.path / ("skills.png" if run.pretrains else "curve.png")
-        figure.savefig(path, dpi=130)
-        return path
+        name, content = "skills.png" if run.pretrains else "curve.png", io.BytesIO()
+        figure.savefig(content, dpi=130, format="png")
+        folder.replace(name, content.getvalue())
+        return folder.path / name
 
 
 def policy_fn_of(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from comsd import checkpoint
+from comsd.errors import RunError
+from comsd.files import Folder
 from comsd.runs.run import Run
+
+UNSEALED = {"step", "metrics", "skills", "spin_unit", "files"}  # of analyses without a checksum
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,10 @@ class Job:
 
 def read_analysis(path: Path) -> dict[str, Any] | None:
     """The result of `comsd analyse` for a run, if it is of the run's last step."""
-    file = path / "analysis" / "analysis.json"
-    if not file.exists():
-        return None
-    analysis = json.loads(file.read_text())
-    return analysis if analysis.get("step", -1) >= Run(path).config.run.steps else None
+    try:
+        analysis = (Folder(path) / "analysis").read_sealed("analysis.json", UNSEALED)
+        numbers = {str(k): float(x) for k, x in analysis["metrics"].items()}
+        last = analysis["step"] >= Run(path).config.run.steps
+    except (OSError, RunError, LookupError, TypeError, ValueError, AttributeError):
+        return None  # there is none, or it is damaged: it can be made again
+    return {**analysis, "metrics": numbers} if last else None

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from comsd.errors import InputError
+from comsd.files import Folder
 from comsd.jobs.executor import Ended, Resources, Status, read_status
 from comsd.jobs.job import Job
 
@@ -47,7 +48,7 @@ class LocalExecutor:
             self.devices[device] -= self.resources.gpus
             self.device_of[job.place] = device
             env["CUDA_VISIBLE_DEVICES"] = str(device)
-        with log.open("ab") as file:
+        with Folder(root, "logs").append(log.name) as file:
             self.running[job.place] = subprocess.Popen(
                 [sys.executable, "-m", "comsd", *argv],
                 stdin=subprocess.DEVNULL,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import heapq
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from comsd.errors import InputError, Interrupted, RunError
+from comsd.files import Folder
 from comsd.jobs.executor import Ended, Executor, last_line
 from comsd.jobs.job import Job
 from comsd.training.signals import graceful_stop
@@ -172,7 +174,7 @@ Watch = Callable[[Scheduler], None]
 def driver_lock(root: Path) -> Iterator[None]:
     """One command carries out the plan of a directory."""
     root.mkdir(parents=True, exist_ok=True)
-    with (root / "lock").open("a+") as lock:
+    with Folder(root).open("lock", "r", os.O_RDONLY | os.O_CREAT) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -191,7 +193,7 @@ def execute(
     watch: Watch = lambda _: None,
 ) -> Mapping[str, str]:
     """Carry out a plan and return what has failed, with reasons; watch: called all the time."""
-    (root / "logs").mkdir(exist_ok=True)
+    (Folder(root) / "logs").make()
     with graceful_stop() as stop:
         scheduler = Scheduler(jobs, root, executor, report, seconds, more)
         try:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from comsd.errors import InputError, RunError
+from comsd.files import Folder
 from comsd.jobs.job import read_analysis
+from comsd.reproduction.exhibits import EXHIBITS
 from comsd.runs.run import Run
 
 STAGES = ("pretrain", "finetune", "combine", "scratch")
+PLAIN = re.compile(r"\w[\w.+ -]*")  # names of directories that a report shows
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,12 @@ def find_runs(root: Path) -> tuple[list[FinishedRun], list[str]]:
         for config in sorted((root / stage).glob("*/*/config.json")):
             path = config.parent
             arm, _, seed = path.name.rpartition("-")
-            if not arm or not seed.isdigit():
+            if not arm or not seed.isdecimal():
                 continue
             try:
-                run = Run(path)
+                if not all(map(PLAIN.fullmatch, (path.name, path.parent.name))):
+                    raise RunError("its name is none that comsd gives")
+                run = Run(Folder(root, *path.relative_to(root).parts))
                 s = run.config.run
                 if (s.stage, s.seed, s.preset) != (stage, int(seed), root.name):
                     raise RunError("its config says otherwise")
@@ -59,11 +64,15 @@ def find_runs(root: Path) -> tuple[list[FinishedRun], list[str]]:
 
 
 def commit_of(run: Run) -> str:
-    record = json.loads((run.path / "config.json").read_text())
-    return record.get("versions", {}).get("commit", "unknown")
+    return str(run.versions.get("commit", "unknown"))
 
 
 def requested_exhibits(root: Path) -> list[str]:
     """The exhibits that were reproduced in this directory; the report shows these."""
-    file = root / "exhibits.json"
-    return json.loads(file.read_text()) if file.exists() else []
+    folder = Folder(root)
+    if not folder.has("exhibits.json"):
+        return []
+    exhibits = folder.read_json("exhibits.json")
+    if not isinstance(exhibits, list) or any(str(name) not in EXHIBITS for name in exhibits):
+        raise RunError(f"{root / 'exhibits.json'} is damaged: delete it to report all exhibits")
+    return exhibits

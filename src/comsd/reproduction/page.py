@@ -17,10 +17,10 @@ from collections import Counter
 from itertools import groupby
 from pathlib import Path
 
-from comsd import checkpoint
 from comsd.errors import InputError
+from comsd.files import Folder, output_folder
 from comsd.reproduction.collect import FinishedRun, commit_of, find_runs, requested_exhibits
-from comsd.reproduction.exhibits import EXHIBITS
+from comsd.reproduction.exhibits import EXHIBITS, Shown
 from comsd.reproduction.sections import Section, make_sections
 from comsd.reproduction.statistics import Cell
 
@@ -43,34 +43,40 @@ h2 { margin-top: 2.5rem; border-bottom: 2px solid #1c2430; }
 """
 
 
-def write_report(directory: Path | str) -> Path:
-    """Write DIR/report; returns the path of the page."""
+def write_report(directory: Path | str, out: Path | str | None = None) -> Path:
+    """Write DIR/report, or `out`; returns the path of the page."""
     directory = Path(directory)
     presets = {p: find_runs(directory / p) for p in PRESETS if (directory / p).is_dir()}
     presets = {p: parts for p, parts in presets.items() if any(parts)}
     if not presets:
         raise InputError(f"directory {directory} holds no runs of `comsd reproduce`")
-    folder = directory / "report"
-    folder.mkdir(exist_ok=True)
-    for old in (path for preset in PRESETS for path in folder.glob(f"{preset}-*")):
-        old.unlink()
+    folder = output_folder(None if out is None else Path(out), Folder(directory) / "report")
+    exhibits = [
+        f"{p}-{e}{shown}" for p in PRESETS for e in EXHIBITS for shown in suffixes(e).values()
+    ]
+    for old in {f"{name}.{kind}" for name in exhibits for kind in ("csv", "md", "png")}:
+        folder.remove(old)
     page = [f"<title>comsd report</title><style>{STYLE}</style><h1>comsd report</h1>"]
     for preset, (runs, excluded) in presets.items():
         page.append(f"<h2>Preset {preset}</h2>")
         page.append(overview(runs, excluded))
         for section in make_sections(runs, requested_exhibits(directory / preset)):
-            several = len(EXHIBITS[section.exhibit].shows) > 1
-            name = f"{preset}-{section.exhibit}" + (f"-{section.shown}" if several else "")
+            name = f"{preset}-{section.exhibit}{suffixes(section.exhibit)[section.shown]}"
             png = io.BytesIO()
             section.figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
-            checkpoint.write_file(folder / f"{name}.csv", csv_table(section).encode())
-            checkpoint.write_file(folder / f"{name}.md", markdown_table(section).encode())
-            checkpoint.write_file(folder / f"{name}.png", png.getvalue())
+            folder.replace(f"{name}.csv", csv_table(section).encode())
+            folder.replace(f"{name}.md", markdown_table(section).encode())
+            folder.replace(f"{name}.png", png.getvalue())
             page.append(section_html(section, png.getvalue()))
     text = "<!doctype html><html lang=en><meta charset=utf-8>" + "\n".join(page) + "</html>\n"
-    path = folder / "report.html"
-    checkpoint.write_file(path, text.encode())
-    return path
+    folder.replace("report.html", text.encode())
+    return folder.path / "report.html"
+
+
+def suffixes(exhibit: str) -> dict[Shown, str]:
+    """The endings of the names of an exhibit's files, by what they show."""
+    shows = EXHIBITS[exhibit].shows
+    return {shown: f"-{shown}" if len(shows) > 1 else "" for shown in shows}
 
 
 def overview(runs: list[FinishedRun], excluded: list[str]) -> str:

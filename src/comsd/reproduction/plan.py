@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from comsd import checkpoint
 from comsd.config import choose
 from comsd.errors import InputError
+from comsd.files import Folder
 from comsd.jobs.cost import relative_seconds
 from comsd.jobs.executor import Executor
 from comsd.jobs.job import Job
@@ -102,7 +102,7 @@ def carry_out(
     """Do what a plan asks for; raises RunError at the end if a job failed."""
     with driver_lock(root):
         exhibits = sorted({*requested_exhibits(root), *plan.exhibits})
-        checkpoint.write_json(root / "exhibits.json", exhibits)
+        Folder(root).write_json("exhibits.json", exhibits)
         seconds = relative_seconds
         failed = execute(plan.jobs, root, executor, report, seconds=seconds, watch=watch)
     raise_failures(failed, root, len(plan.jobs))

@@ -8,19 +8,17 @@ checkpoints/       the two newest states, exact to the bit
 source/            policy and config of the run that is adapted, if this is an adaptation
 analysis/          what `comsd analyse` finds
 lock               held by the process that writes here
+
+It may come from anyone: all of it is opened by `comsd.files`, which follows no links. config.json
+and, at every checkpoint, both tables are sealed by checksums.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import shutil
-import time
 import warnings
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -31,33 +29,42 @@ from comsd.agents.base import Policy
 from comsd.config import Config
 from comsd.envs.base import Env
 from comsd.errors import InputError, RunError, UnknownMethodError
+from comsd.files import Folder
 from comsd.methods.base import Method
 from comsd.registry import EnvSpec, env_spec
 from comsd.resolve import from_json
 from comsd.runs import factory
+from comsd.runs.creation import creating, discard, is_locked, take_lock
 from comsd.runs.provenance import provenance
 from comsd.skills import SkillSpace
-from comsd.training.logger import Table
+from comsd.training.logger import Sealed, Table
 from comsd.training.trainer import Trainer, TrainingState
 
-LOCK_ATTEMPTS = 5
+CONFIG = "config.json"
+TABLES = ("metrics", "evaluations")
+USED = ["agent", "method", "rule", "run"]  # the branches of a checkpoint that are not for training
 M = TypeVar("M", bound=nn.Module)
 
 
-def is_unused(path: Path) -> bool:
-    """An empty directory, or one whose creation was cut short."""
-    begun = {"config.json.tmp", "lock", "source"}
-    return path.is_dir() and {p.name for p in path.iterdir()} <= begun
-
-
-def already_exists(path: Path, wanted: dict[str, dict[str, Any]]) -> InputError:
-    """What to say of a directory that is not new."""
-    anew = "another --run starts a new one"
+def read_record(folder: Folder) -> dict[str, Any]:
+    """What config.json holds, if it is what was written; runs of before it was sealed have none."""
     try:
-        known = json.loads((path / "config.json").read_text())["config"]
+        record = folder.read_sealed(CONFIG, {"config", "sources", "versions"})
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"run {folder.path} is not a run directory: it has no {CONFIG}") from None
+    if not {"config", "sources"} <= {*record}:
+        raise RunError(f"{folder.path / CONFIG} is damaged")
+    return record
+
+
+def already_exists(folder: Folder, wanted: dict[str, dict[str, Any]]) -> InputError:
+    """What to say of a directory that is not new."""
+    path, anew = folder.path, "another --run starts a new one"
+    try:
+        known = read_record(folder)["config"]
         differs = {g: [k for k in own if known[g].get(k) != own[k]] for g, own in wanted.items()}
         other = [f"{group}.{name}" for group, names in differs.items() for name in names]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RunError):
         return InputError(f"run {path} exists and is no run directory; {anew}")
     names = f"{', '.join(other[:3])}{', ...' if other[3:] else ''}"
     differs = f"it is a run with other settings ({names}); {anew}"
@@ -65,84 +72,62 @@ def already_exists(path: Path, wanted: dict[str, dict[str, Any]]) -> InputError:
     return InputError(f"run {path} exists and is never overwritten: {differs if other else same}")
 
 
-def try_lock(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def take_lock(path: Path) -> IO[str]:
-    """One writer per directory; the lock ends with the file that is returned, or its process."""
-    file = (path / "lock").open("a+")
-    for _ in range(LOCK_ATTEMPTS):
-        if try_lock(file):
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
-            return file
-        time.sleep(0.05)  # `in_use` takes it for a moment
-    file.seek(0)
-    raise InputError(f"run {path} is in use by process {file.read().strip() or '?'}")
-
-
 class Run:
     """Opens a run directory; build what it describes with `trainer()` or `policy`."""
 
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
-        file = self.path / "config.json"
-        if not file.is_file():
-            raise InputError(f"run {self.path} is not a run directory: it has no config.json")
+    def __init__(self, path: Folder | Path | str) -> None:
+        self.folder = path if isinstance(path, Folder) else Folder(path)
+        self.path = self.folder.path
+        record = read_record(self.folder)
         try:
-            record = json.loads(file.read_text())
             self.config: Config = from_json(record["config"], record["sources"])
         except UnknownMethodError as error:
             raise InputError(f"run {self.path}: {error}") from None
         except InputError as error:
-            raise RunError(f"{file}: {error}") from None
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise RunError(f"{file} is damaged") from None
+            raise RunError(f"{self.path / CONFIG}: {error}") from None
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            raise RunError(f"{self.path / CONFIG} is damaged") from None
+        versions = record.get("versions")
+        self.versions: dict[str, str] = versions if isinstance(versions, dict) else {}
         self.spec: EnvSpec = env_spec(self.config.run.env)
         self.space: SkillSpace = factory.make_space(self.config)
-        self.checkpoints = self.path / "checkpoints"
-        self.metrics = Table(self.path / "metrics.csv")
-        self.evaluations = Table(self.path / "evaluations.csv")
-        self.used_step = 0  # of the checkpoint that was read last
+        self.checkpoints = self.folder / "checkpoints"
+        self.tables = {n: Table(self.folder, f"{n}.csv", partial(self._seal, n)) for n in TABLES}
+        self.metrics, self.evaluations = self.tables.values()
+        self._used_step: int | None = None
         self._policy: Policy | None = None
 
     @classmethod
     def create(cls, path: Path | str, config: Config, source: Run | None = None) -> Run:
-        """A new directory; the policy of `source`, the run that is adapted, is copied into it."""
-        path = Path(path)
-        settings = config.to_json()
+        """A new directory; the policy of `source`, the run that is adapted, is copied into it.
+
+        Nothing is left of a creation that fails.
+        """
+        folder, settings = Folder(path), config.to_json()
         record = {"config": settings, "sources": config.sources, "versions": provenance()}
         try:
-            if path.exists() and not is_unused(path):
-                raise already_exists(path, settings)
-            path.mkdir(parents=True, exist_ok=True)
-            with take_lock(path):
-                if not is_unused(path):  # another process was faster
-                    raise already_exists(path, settings)
+            with creating(folder, partial(already_exists, folder, settings)):
                 if source is not None:
-                    source.copy_policy(path / "source")
-                checkpoint.write_json(path / "config.json", record)
+                    source.copy_policy(folder / "source")
+                folder.write_sealed(CONFIG, record)
         except OSError as error:
             raise InputError(f"run {path} cannot be created: {error.strerror}") from None
         return cls(path)
 
-    def copy_policy(self, place: Path) -> None:
+    def discard_if_empty(self) -> None:
+        """Remove what was created if nothing has been trained yet."""
+        if not self.reached and not any(table.size for table in self.tables.values()):
+            discard(self.folder)
+
+    def copy_policy(self, to: Folder) -> None:
         """Enough of this run to use its skills elsewhere."""
-        shutil.rmtree(place, ignore_errors=True)  # what a creation that was cut short left there
-        place.mkdir()
+        to.make()
         try:
-            checkpoint.copy(self.checkpoints, place / "checkpoints", ["agent", "method"])
+            checkpoint.copy(self.checkpoints, to / "checkpoints", ["agent", "method"])
         except RunError as error:
             again = f"`comsd resume {self.path}` goes back to the checkpoint before it"
             raise RunError(f"{error}; {again}") from None
-        config = (self.path / "config.json").read_bytes()
-        checkpoint.replace_file(place / "config.json", config)
+        to.replace(CONFIG, self.folder.read(CONFIG))
 
     # --- what the config describes -----------------------------------------------------------
 
@@ -154,7 +139,7 @@ class Run:
     def source(self) -> Run | None:
         """The run that is adapted, as it was when this one was created."""
         adapts = self.config.run.stage in ("finetune", "combine")
-        return Run(self.path / "source") if adapts else None
+        return Run(self.folder / "source") if adapts else None
 
     def seeds(self) -> list[np.random.SeedSequence]:
         return factory.seeds(self.config)
@@ -177,9 +162,11 @@ class Run:
     @property
     def selected_skill(self) -> Tensor:
         """The skill that was adapted, (Z,)."""
-        skill = None if self.pretrains else self._read("rule")["skill"]
+        skill = None if self.pretrains else self._read("rule").get("skill")
         if skill is None:
             raise InputError(f"run {self.path} has not settled on a skill")
+        if not isinstance(skill, Tensor) or skill.shape != (self.space.dim,):
+            raise self._unfit()
         return skill
 
     # The next three take the sizes of observations and actions from an environment of the same
@@ -199,22 +186,32 @@ class Run:
         env, cpu = env or self.make_env(1, 0), torch.device("cpu")
         return self._load(factory.make_method(self.config, env.obs_spec, cpu), "method").eval()
 
-    def _read(self, branch: str) -> dict[str, Any]:
-        """One branch of the newest whole checkpoint."""
-        places = sorted(checkpoint.found(self.checkpoints))
-        state, problems = checkpoint.latest(self.checkpoints, [branch])
-        for problem in problems:
-            warnings.warn(f"{problem}; using the checkpoint before it", stacklevel=4)
-        self.used_step = int(places[-1 - len(problems)].name)
-        return state[branch]
+    @property
+    def used_step(self) -> int:
+        """The step of the newest whole checkpoint, from which everything is read."""
+        if self._used_step is None:
+            self._used_step, _, problems = checkpoint.newest(self.checkpoints, USED)
+            for problem in problems.values():
+                warnings.warn(f"{problem}; using the checkpoint before it", stacklevel=4)
+        return self._used_step
+
+    def _read(self, branch: str) -> Any:
+        place = self.checkpoints / f"{self.used_step:012d}"
+        return checkpoint.read(place, [branch]).get(branch, {})
+
+    def _seal(self, table: str) -> Sealed | None:
+        return table_seal(self._read("run"), table) if self.reached else None
 
     def _load(self, module: M, branch: str) -> M:
         state = self._read(branch)
         try:
             module.load_state_dict(state)
-        except RuntimeError:
-            raise InputError(f"the checkpoints of {self.path} do not fit config.json") from None
+        except (RuntimeError, ValueError, LookupError, TypeError, AttributeError):
+            raise self._unfit() from None
         return module
+
+    def _unfit(self) -> InputError:
+        return InputError(f"the checkpoints of {self.path} do not fit {CONFIG}")
 
     # --- how far it is ------------------------------------------------------------------------
 
@@ -228,18 +225,20 @@ class Run:
         """Trained to the end, and the last evaluation made."""
         if self.reached < self.config.run.steps:
             return False
-        state = checkpoint.plain_state(self.checkpoints / f"{self.reached:012d}", "run")
-        return state is not None and not state.get("evaluation_due")
+        try:
+            place = self.checkpoints / f"{self.reached:012d}"
+            state = checkpoint.read_manifest(place)["state"].get("run", {})
+        except (OSError, RunError):
+            return False
+        return isinstance(state, dict) and not state.get("evaluation_due")
 
     def extend(self, steps: int) -> None:
         """Let it train to another number of steps."""
         if steps < self.reached:
             raise InputError(f"steps is {steps}; run {self.path} is at {self.reached} already")
-        with take_lock(self.path):
+        with take_lock(self.folder):
             if self.reached:  # what cannot go on would stay unfinished for good
-                state, _ = checkpoint.latest(self.checkpoints)
-                self.metrics.check(state["run"]["metrics"])
-                self.evaluations.check(state["run"]["evaluations"])
+                checkpoint.latest(self.checkpoints, check=self._check_tables)
             self.config = self.config.derive("run.steps", steps, "you")
             self._record(config=self.config.to_json(), sources=self.config.sources)
 
@@ -248,24 +247,20 @@ class Run:
     @property
     def in_use(self) -> bool:
         """Is a process writing here?"""
-        if not (self.path / "lock").exists():
-            return False
-        with (self.path / "lock").open("r+") as file:
-            return not try_lock(file)
+        return is_locked(self.folder)
 
     def save(self, trainer: Trainer, state: TrainingState) -> Path:
         branches = trainer.state_dict()
+        seals = {name: table.seal() for name, table in self.tables.items()}
         branches["run"] = {
-            "metrics": self.metrics.size,
-            "evaluations": self.evaluations.size,
+            **{name: size for name, (size, _) in seals.items()},
+            "checksums": {name: checksum for name, (_, checksum) in seals.items()},
             "seconds": state.seconds,
             "evaluation_due": state.evaluation_due,
             "versions": provenance(),
         }
-        self.metrics.flush()
-        self.evaluations.flush()
-        checkpoint.flush(self.path)
-        self._policy = None
+        self.folder.sync()
+        self._policy = self._used_step = None
         try:
             return checkpoint.save(self.checkpoints, trainer.steps, branches)
         except RunError as error:
@@ -280,26 +275,39 @@ class Run:
         if not checkpoint.found(self.checkpoints):
             notes = ["no checkpoint yet: starting from step 0"] if self.metrics.size else []
             self._record(versions=provenance())  # which may have changed since it was created
-            self.metrics.truncate(0)
-            self.evaluations.truncate(0)
+            for table in self.tables.values():
+                table.restore((0, None))
             return TrainingState(), notes
-        state, problems = checkpoint.latest(self.checkpoints, set_aside=True)
+        check, self._used_step = self._check_tables, None
+        state, problems = checkpoint.latest(self.checkpoints, check=check, set_aside=True)
         notes = [f"{problem}; continuing from the checkpoint before it" for problem in problems]
+        run = state["run"]
         try:
             trainer.load_state_dict(state)
-        except (RuntimeError, KeyError, ValueError, TypeError):
-            raise InputError(f"the checkpoints of {self.path} do not fit config.json") from None
-        before, now = state["run"].get("versions", {}), provenance()
+            remembered = TrainingState(run["seconds"], bool(run.get("evaluation_due", False)))
+            before, now = dict(run.get("versions", {})), provenance()
+        except Exception:  # anything may be wrong with what somebody else has put together
+            raise self._unfit() from None
         if changed := [name for name in now if before.get(name) != now[name]]:
             notes.append(f"other versions than before ({', '.join(changed)}): not exact to the bit")
-        self.metrics.truncate(state["run"]["metrics"])
-        self.evaluations.truncate(state["run"]["evaluations"])
-        due = state["run"].get("evaluation_due", False)
-        return TrainingState(state["run"]["seconds"], due), notes
+        for name, table in self.tables.items():
+            table.restore(table_seal(run, name))
+        return remembered, notes
+
+    def _check_tables(self, state: dict[str, Any]) -> None:
+        for name, table in self.tables.items():
+            table.check(table_seal(state["run"], name))
 
     def _record(self, **changes: Any) -> None:
         """Change what config.json says."""
-        file = self.path / "config.json"
-        record = json.loads(file.read_text())
+        record = read_record(self.folder)
         if record | changes != record:
-            checkpoint.write_json(file, record | changes)
+            self.folder.write_sealed(CONFIG, record | changes)
+
+
+def table_seal(run: dict[str, Any], table: str) -> Sealed:
+    """What a checkpoint knows of a table; before they were sealed, only its size."""
+    try:
+        return int(run[table]), run.get("checksums", {}).get(table)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise RunError(f"a checkpoint does not say how long {table}.csv was") from None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from comsd import checkpoint
+from comsd.files import Folder, output_folder
 from comsd.reproduction.page import DPI, STATISTICS, STYLE
 from comsd.reproduction.sections import panels
 from comsd.sweeps.ranking import Ranked, best_commands, rank_trials
@@ -30,12 +30,11 @@ if TYPE_CHECKING:
 SHOWN = 100  # trials on the page; all are in ranking.csv
 
 
-def write_sweep_report(directory: Path) -> tuple[Path, list[Ranked]]:
-    """Write DIR/report; returns the path of the page and the ranking."""
+def write_sweep_report(directory: Path, out: Path | None = None) -> tuple[Path, list[Ranked]]:
+    """Write DIR/report, or `out`; returns the path of the page and the ranking."""
     sweep, trials = read_sweep(directory)
     ranked = rank_trials(sweep, directory, trials)
-    folder = directory / "report"
-    folder.mkdir(exist_ok=True)
+    folder = output_folder(out, Folder(directory) / "report")
     parts = [f"<title>comsd sweep</title><style>{STYLE}</style><h1>Sweep of {about(sweep)}</h1>"]
     parts.append(f"<p>{len(ranked)} of {sweep.trials_wanted} trials have results.")
     if ranked:
@@ -43,17 +42,16 @@ def write_sweep_report(directory: Path) -> tuple[Path, list[Ranked]]:
         figure = response(sweep, ranked)
         if figure is not None:
             figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
-            checkpoint.write_file(folder / "response.png", png.getvalue())
-        checkpoint.write_file(folder / "ranking.csv", csv_table(sweep, ranked).encode())
+            folder.replace("response.png", png.getvalue())
+        folder.replace("ranking.csv", csv_table(sweep, ranked).encode())
         parts += [best(sweep, ranked[0]), table(sweep, ranked)]
         if figure is not None:
             data = base64.b64encode(png.getvalue()).decode()
             parts.append("<h2>Response</h2><p>Each point is a seed, the line the mean.")
             parts.append(f'<p><img alt="response" src="data:image/png;base64,{data}">')
     page = "<!doctype html><html lang=en><meta charset=utf-8>" + "\n".join(parts) + "</html>\n"
-    path = folder / "report.html"
-    checkpoint.write_file(path, page.encode())
-    return path, ranked
+    folder.replace("report.html", page.encode())
+    return folder.path / "report.html", ranked
 
 
 def about(sweep: Sweep) -> str:

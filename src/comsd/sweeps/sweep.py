@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 from collections.abc import Iterator
@@ -15,10 +14,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from comsd import checkpoint
 from comsd.config import choose
 from comsd.errors import InputError, RunError
 from comsd.evaluation import MazeEvaluator, RobotEvaluator, TaskEvaluator
+from comsd.files import Folder
 from comsd.jobs.job import Job
 from comsd.registry import env_spec
 from comsd.resolve import resolve
@@ -232,14 +231,14 @@ def label_of(trial: Trial) -> str:
 
 
 def write_sweep(root: Path, sweep: Sweep, trials: list[Trial]) -> None:
-    checkpoint.write_json(root / FILE, {"sweep": sweep.to_json(), "trials": trials})
+    Folder(root).write_sealed(FILE, {"sweep": sweep.to_json(), "trials": trials})
 
 
 def read_sweep(root: Path) -> tuple[Sweep, list[Trial]]:
     """The sweep of a directory and its trials so far."""
     file = root / FILE
     try:
-        record = json.loads(file.read_text())
+        record = Folder(root).read_sealed(FILE, {"sweep", "trials"})
         given = record["sweep"]
         given["settings"] = tuple(read_swept(s) for s in given["settings"])
         trials = [tuple((str(name), value) for name, value in trial) for trial in record["trials"]]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-import os
+import hashlib
+import io
 import re
 import sys
 import time
@@ -12,8 +13,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from comsd import checkpoint
 from comsd.errors import RunError
+from comsd.files import Folder, checksum
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -22,50 +23,95 @@ LINE_EVERY = 10.0  # seconds between lines when there is no terminal
 REFRESH = 0.2  # seconds between updates
 
 
+Sealed = tuple[int, str | None]  # bytes of a table at a checkpoint, and their checksum if known
+
+
+def no_checkpoint() -> Sealed | None:
+    return None
+
+
 class Table:
-    """A CSV file that grows line by line and can be truncated to its length at a checkpoint."""
+    """A CSV file that grows line by line and is sealed by every checkpoint.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    sealed: says what the checkpoint in use knows of it. What comes after that is cut off.
+    """
+
+    def __init__(
+        self, folder: Folder, name: str, sealed: Callable[[], Sealed | None] = no_checkpoint
+    ) -> None:
+        self.folder, self.name, self.sealed = folder, name, sealed
         self.columns: list[str] | None = None
-        if path.exists() and path.stat().st_size:
-            with path.open(newline="") as file:
-                self.columns = next(csv.reader(file))
+        self.written = hashlib.sha256()  # the content so far, once it is written to
+        self.restored = False
 
-    def append(self, row: Mapping[str, float]) -> None:
-        with self.path.open("a", newline="") as file:
-            writer = csv.writer(file)
-            if self.columns is None:
-                self.columns = list(row)
-                writer.writerow(self.columns)
-            if lost := [name for name in row if name not in self.columns]:
-                warnings.warn(f"{self.path} has no column {lost[0]}", stacklevel=2)
-            writer.writerow([row.get(name, "") for name in self.columns])
+    @property
+    def path(self) -> Path:
+        return self.folder.path / self.name
 
     @property
     def size(self) -> int:
-        return self.path.stat().st_size if self.path.exists() else 0
+        return self.folder.size(self.name)
 
-    def check(self, size: int) -> None:
-        if self.size < size:
+    def begin(self) -> None:
+        if not self.restored:
+            self.restore((self.size, None))
+
+    def append(self, row: Mapping[str, float]) -> None:
+        self.begin()
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        if self.columns is None:
+            self.columns = list(row)
+            writer.writerow(self.columns)
+        if lost := [name for name in row if name not in self.columns]:
+            warnings.warn(f"{self.path} has no column {lost[0]}", stacklevel=2)
+        writer.writerow([row.get(name, "") for name in self.columns])
+        content = text.getvalue().encode()
+        with self.folder.append(self.name) as file:
+            file.write(content)
+        self.written.update(content)
+
+    def seal(self) -> tuple[int, str]:
+        """For a checkpoint: the size, and the checksum of what was written."""
+        self.begin()
+        self.folder.sync(self.name)
+        return self.size, self.written.hexdigest()
+
+    def check(self, sealed: Sealed) -> bytes:
+        """The content at a checkpoint; raises RunError if it is not what it was."""
+        size, expected = sealed
+        content = self.folder.read(self.name) if self.size else b""
+        if len(content) < size:
             raise RunError(f"{self.path} is damaged: shorter than the checkpoint saw it")
+        if expected not in (None, checksum(content[:size])):
+            raise RunError(f"{self.path} is damaged: its checksum does not match")
+        return content[:size]
 
-    def truncate(self, size: int) -> None:
-        self.check(size)
-        if self.size > size:
-            os.truncate(self.path, size)
-        if size == 0:
-            self.columns = None
-
-    def flush(self) -> None:
-        if self.path.exists():
-            checkpoint.flush(self.path)
+    def restore(self, sealed: Sealed) -> None:
+        """Back to where it was at a checkpoint."""
+        content = self.check(sealed)
+        if self.size > len(content):
+            self.folder.truncate(self.name, len(content))
+        self.columns = self.parse(content)[0] if content else None
+        self.written, self.restored = hashlib.sha256(content), True
 
     def rows(self) -> list[dict[str, str]]:
-        if not self.size:
+        content = self.check(self.sealed() or (self.size, None))
+        if not content:
             return []
-        with self.path.open(newline="") as file:
-            return list(csv.DictReader(file))
+        columns, *rows = self.parse(content)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def parse(self, content: bytes) -> list[list[str]]:
+        """The lines of a table of numbers; raises RunError for anything else."""
+        try:
+            columns, *rows = lines = list(csv.reader(io.StringIO(content.decode(), newline="")))
+            if columns[0] == "step" and all(len(row) == len(columns) for row in rows):
+                _ = [float(value or 0) for row in rows for value in row]
+                return lines
+        except (ValueError, csv.Error, LookupError):
+            pass
+        raise RunError(f"{self.path} is damaged: no table of numbers")
 
 
 class Logger:
@@ -76,15 +122,16 @@ class Logger:
         metrics: Table,
         evaluations: Table,
         progress: Progress,
-        tensorboard: Path | None = None,
+        tensorboard: Folder | None = None,
     ) -> None:
         self.metrics, self.evaluations, self.progress = metrics, evaluations, progress
         self.board: Any = None
         if tensorboard is not None:
             from torch.utils.tensorboard import SummaryWriter
 
+            tensorboard.make()
             # What it has of steps that are made again is replaced.
-            self.board = SummaryWriter(str(tensorboard), purge_step=progress.first + 1)
+            self.board = SummaryWriter(str(tensorboard.path), purge_step=progress.first + 1)
 
     def __enter__(self) -> Logger:
         if self.progress.bar:
