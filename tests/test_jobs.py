@@ -16,7 +16,8 @@ from comsd.jobs.executor import Ended, Resources, Status, read_status
 from comsd.jobs.job import Job
 from comsd.jobs.local import LocalExecutor, available_cores
 from comsd.jobs.scheduler import Scheduler, driver_lock, execute, raise_failures
-from comsd.runs.run import Run, take_lock
+from comsd.runs.creation import take_lock
+from comsd.runs.run import Run
 from scripted import Script, Scripted, scripted
 
 
