@@ -14,6 +14,7 @@ import pytest
 import comsd
 from comsd.cli import main
 from comsd.errors import InputError, RunError
+from comsd.files import Folder
 from comsd.jobs.executor import Ended, Status
 from comsd.jobs.job import Job
 from comsd.jobs.size import job_size
@@ -188,7 +189,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         def __init__(self, path: Path) -> None:
             from comsd.training.logger import Table
 
-            self.evaluations = Table(path / "evaluations.csv")
+            self.evaluations = Table(Folder(path), "evaluations.csv")
 
     def finished(job: Job, root: Path) -> bool:
         return QUICK.get(root / job.place, -1) >= (job.steps or 0)
