@@ -330,7 +330,6 @@ def test_help_shows_the_settings_of_the_run_if_it_is_named(
         ({"skills": 5}, "skills cannot be chosen"),
         ({"space": "one-hot"}, "space cannot be chosen"),
         ({"agent": {"hold": 7}}, "train.hold cannot be chosen"),
-        ({"agent": "ppo"}, "agent cannot be chosen"),
     ],
 )
 def test_what_an_adaptation_decides_is_no_setting_in_python_either(
@@ -346,6 +345,10 @@ def test_what_an_adaptation_decides_is_no_setting_in_python_either(
             start()
     with pytest.raises(InputError, match="env is 'hopper_hop', a task"):
         comsd.pretrain("comsd", env="hopper_hop", run=place)
+    with pytest.raises(InputError, match="agent cannot be chosen"):
+        comsd.finetune(source, task="hopper_hop", run=place, agent="sac")
+    with pytest.raises(InputError, match="agent is 'ppo'; allowed: ddpg, sac"):
+        comsd.combine(source, task="hopper_hop", run=place, agent="ppo")
     assert not place.exists()
 
 
@@ -354,3 +357,23 @@ def test_double_precision_and_arrays_act_as_well(source: Run) -> None:
     action = source.policy(obs, skill)
     assert torch.equal(source.policy(obs.double(), skill.double()), action)
     assert np.array_equal(source.policy(obs.numpy(), skill.numpy()), action.detach().numpy())
+
+
+def test_the_agent_of_the_skills_goes_on(
+    source: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Skills of SAC are fine-tuned by SAC; a controller may be another agent."""
+    soft = comsd.pretrain("cic", run=tmp_path / "sac", **PRETRAINING, agent="sac")
+    place = tmp_path / "tuned"
+    asked = f"finetune {soft.path} --task hopper_hop --agent.temperature 0.05 --run {place}"
+    assert call(f"{asked} --steps 400", capsys)[0] == 0
+    tuned = Run(place)
+    assert (tuned.finished, tuned.config.run.agent) == (True, "sac")
+    assert tuned.config.agent.__dict__["temperature"] == 0.05
+    assert np.isfinite(float(tuned.metrics.rows()[-1]["sac/entropy"]))
+    assert resolve_combine(soft, "hopper_hop").run.agent == "sac"
+    assert resolve_combine(soft, "hopper_hop", agent="ddpg").run.agent == "ddpg"
+    combined = comsd.combine(
+        source, task="hopper_hop", run=tmp_path / "combined", agent="sac", steps=300
+    )
+    assert (combined.finished, combined.config.run.agent) == (True, "sac")

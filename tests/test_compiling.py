@@ -13,6 +13,7 @@ from torch import Tensor
 
 from comsd.agents.critics import CRITICS
 from comsd.agents.ddpg import DDPG, DDPGConfig
+from comsd.agents.sac import SAC, SACConfig
 from comsd.registry import METHODS
 from comsd.skills import SkillSpace
 from comsd.types import Batch
@@ -35,6 +36,7 @@ CASES += [
         "cic", "box", {"k": 4, "denominator": "constant", "reward_after": True}, id="as-cic"
     )
 ]
+AGENTS = [*(("ddpg", form) for form in CRITICS), ("sac", "plain")]
 SPACES = {"plain": "box", "successor": "sphere", "per-skill": "one-hot"}  # of each critic's form
 
 Compile = Callable[..., Any] | None
@@ -72,12 +74,13 @@ def train_method(
 
 
 def train_agent(
-    form: str, compile: Compile, monkeypatch: pytest.MonkeyPatch
+    name: str, form: str, compile: Compile, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[list[Tensor], list[Tensor]]:
     """The same of an agent."""
     torch.manual_seed(0)
     space = make_space(SPACES[form], 3)
-    agent = DDPG(DDPGConfig(hidden=16), space, plain_obs(4), 2, form)
+    make, config = {"ddpg": (DDPG, DDPGConfig), "sac": (SAC, SACConfig)}[name]
+    agent = make(config(hidden=16), space, plain_obs(4), 2, form)
     if compile is not None:
         with monkeypatch.context() as patch:
             patch.setattr(torch, "compile", compile)
@@ -101,14 +104,15 @@ def test_the_loss_of_a_method_is_one_graph_with_the_same_numbers(
     close(train_method(name, kind, values, whole), train_method(name, kind, values, None))
 
 
-@pytest.mark.parametrize("form", CRITICS)
+@pytest.mark.parametrize(("name", "form"), AGENTS)
 def test_the_losses_of_an_agent_have_the_same_numbers(
-    form: str, monkeypatch: pytest.MonkeyPatch
+    name: str, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows per skill are numbers of Python: that critic is no single graph."""
     torch.compiler.reset()
     compile = TRACED if form == "per-skill" else partial(TRACED, fullgraph=True)
-    close(train_agent(form, compile, monkeypatch), train_agent(form, None, monkeypatch))
+    eager = train_agent(name, form, None, monkeypatch)
+    close(train_agent(name, form, compile, monkeypatch), eager)
 
 
 def test_another_batch_of_the_same_size_is_not_compiled_again() -> None:
@@ -142,9 +146,10 @@ def test_generated_code_of_a_method_gives_the_same_rewards(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", CRITICS)
+@pytest.mark.parametrize(("name", "form"), AGENTS)
 def test_generated_code_of_an_agent_gives_the_same_numbers(
-    form: str, monkeypatch: pytest.MonkeyPatch
+    name: str, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.compiler.reset()
-    close(train_agent(form, torch.compile, monkeypatch), train_agent(form, None, monkeypatch))
+    eager = train_agent(name, form, None, monkeypatch)
+    close(train_agent(name, form, torch.compile, monkeypatch), eager)

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from comsd.cli import main
+from comsd.runs.run import Run
 from conftest import OBS, make_batch, make_space
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -58,3 +59,16 @@ def test_the_commands_of_the_page_on_scaling_make_a_plan(
     argv = shlex.split(command)[1:]
     main(argv if "--plan" in argv else [*argv, "--plan"])
     assert not list(tmp_path.iterdir())
+
+
+def test_the_commands_of_the_second_backbone_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    section = (DOCS / "robots.md").read_text().partition("### SAC")[2]
+    (block,) = re.findall(r"```\n(.*?)```", section, re.DOTALL)
+    for line in block.splitlines():
+        argv = line.partition("#")[0].replace("lite", "smoke").split()[1:]
+        main([*argv, "--steps", "400", "--evaluate-every", "1000"])
+    assert Run("runs/sac-tuned").config.run.agent == "sac"
+    assert Run("runs/sac-combined").config.run.agent == "sac"

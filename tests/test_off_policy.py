@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from comsd import checkpoint
 from comsd.agents.ddpg import DDPG, DDPGConfig
+from comsd.agents.sac import SAC, SACConfig
 from comsd.config import Config, RunSettings, Settings
 from comsd.encoders import Encoder
 from comsd.errors import InputError, RunError
@@ -54,14 +55,17 @@ def make(
     selector: SkillSelector | None = None,
     precision: str = "float32",
     encoder: bool = False,
+    sac: bool = False,
     **values: Any,
 ) -> OffPolicyTrainer:
     torch.manual_seed(0)
     space, module = space or OneHot(3), TanhEncoder() if encoder else None
     of_agent = {key: values.pop(key) for key in AGENT if key in values}
     method = make_method(name, space, module)
-    agent = DDPG(
-        DDPGConfig(**{"hidden": 8, **of_agent}), space, plain_obs(4), 2, method.critic, module
+    make_agent: Any = SAC if sac else DDPG
+    config = SACConfig if sac else DDPGConfig
+    agent = make_agent(
+        config(**{"hidden": 8, **of_agent}), space, plain_obs(4), 2, method.critic, module
     )
     usual = {"batch_size": 8, "replay": 200, "random_steps": 20, "update_every": 2, "hold": 4}
     settings = OffPolicySettings(envs=num_envs, **{**usual, **values})
@@ -265,10 +269,13 @@ def check_continues(folder: Path, at: tuple[int, ...], until: int, **options: An
     assert [name for name in wanted if not torch.equal(ours[name], wanted[name])] == []
 
 
+@pytest.mark.parametrize("sac", [False, True], ids=["ddpg", "sac"])
 @pytest.mark.parametrize(("name", "kind"), method_cases())
-def test_every_method_goes_on_from_a_checkpoint(name: str, kind: str, tmp_path: Path) -> None:
+def test_every_method_goes_on_from_a_checkpoint(
+    name: str, kind: str, sac: bool, tmp_path: Path
+) -> None:
     space = make_space(kind, 3)
-    check_continues(tmp_path, (27,), 50, name=name, space=space, num_envs=3, ends=uneven)
+    check_continues(tmp_path, (27,), 50, name=name, space=space, num_envs=3, ends=uneven, sac=sac)
 
 
 @pytest.mark.parametrize("num_envs", [1, 3])
@@ -281,10 +288,11 @@ def test_training_goes_on_from_several_checkpoints(
     check_continues(tmp_path, (9, 33, 51, 120), 160, **options)
 
 
+@pytest.mark.parametrize("sac", [False, True], ids=["ddpg", "sac"])
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
-def test_an_encoder_goes_on_from_a_checkpoint(precision: str, tmp_path: Path) -> None:
+def test_an_encoder_goes_on_from_a_checkpoint(precision: str, sac: bool, tmp_path: Path) -> None:
     options = {"name": "metra", "encoder": True, "precision": precision, "ends": uneven}
-    check_continues(tmp_path, (31,), 60, **options)
+    check_continues(tmp_path, (31,), 60, sac=sac, **options)
 
 
 def test_a_selector_goes_on_from_a_checkpoint(tmp_path: Path) -> None:

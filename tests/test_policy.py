@@ -14,6 +14,7 @@ import torch
 from comsd.agents.base import Policy, make_policy_fn
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.agents.ppo import PPO, PPOConfig
+from comsd.agents.sac import SAC, SACConfig
 from comsd.errors import InputError
 from comsd.skills import Box, NoSkill, SkillSpace
 from conftest import make_batch, plain_obs
@@ -25,19 +26,21 @@ def make_agent(name: str, space: SkillSpace = SPACE) -> Any:
     torch.manual_seed(0)
     if name == "ddpg":
         return DDPG(DDPGConfig(hidden=8), space, OBS, ACTIONS)
+    if name == "sac":
+        return SAC(SACConfig(hidden=8), space, OBS, ACTIONS)
     return PPO(PPOConfig(hidden=8, epochs=1, minibatches=1), space, OBS, ACTIONS)
 
 
 def update(agent: Any) -> None:
     batch = make_batch(SPACE, 8)
-    if isinstance(agent, DDPG):
+    if isinstance(agent, (DDPG, SAC)):
         agent.update(batch, torch.randn(8), torch.Generator().manual_seed(0))
     else:
         ends = torch.zeros(4, 2, dtype=torch.bool)
         agent.update(batch, torch.randn(8), ends, ends, np.random.default_rng(0))
 
 
-@pytest.fixture(params=["ddpg", "ppo"])
+@pytest.fixture(params=["ddpg", "sac", "ppo"])
 def agent(request: pytest.FixtureRequest) -> Any:
     return make_agent(request.param)
 
@@ -104,7 +107,7 @@ def test_arrays_in_double_precision_are_taken_too(
     assert np.array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("name", ["ddpg", "ppo"])
+@pytest.mark.parametrize("name", ["ddpg", "sac", "ppo"])
 def test_an_agent_without_skills_takes_the_empty_one(name: str, obs: torch.Tensor) -> None:
     policy = make_agent(name, NoSkill(0)).policy
     assert policy(obs, torch.zeros(0)).shape == (ROWS, ACTIONS)

@@ -12,6 +12,7 @@ from torch import Tensor
 from comsd.agents.critics import CRITICS
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.agents.ppo import PPO, PPOConfig
+from comsd.agents.sac import SAC, SACConfig
 from comsd.methods.base import Method
 from comsd.methods.spectral import SpectralLinear, SpectralMLP
 from comsd.nn import MLP, Network, use_bf16
@@ -142,15 +143,16 @@ def test_losses_rewards_and_optimizer_state_are_float32(name: str, kind: str) ->
         assert all(value.dtype == torch.float32 for value in states(optimizer))
 
 
+@pytest.mark.parametrize(("make", "config"), [(DDPG, DDPGConfig), (SAC, SACConfig)])
 @pytest.mark.parametrize("name", METHODS)
-def test_three_updates_twice_give_the_same_bits(name: str) -> None:
-    """Of a method and DDPG together."""
+def test_three_updates_twice_give_the_same_bits(name: str, make: Any, config: Any) -> None:
+    """Of a method and an agent together."""
     found = []
     for _ in range(2):
         kind = METHODS[name].spaces[0].kind
         method = half_method(name, kind)
         space = make_space(kind)
-        agent = DDPG(DDPGConfig(hidden=64), space, plain_obs(2), 2, method.critic)
+        agent = make(config(hidden=64), space, plain_obs(2), 2, method.critic)
         use_bf16(agent)
         optimizer, noise = method.optimizer(), torch.Generator().manual_seed(0)
         for i in range(3):
@@ -167,10 +169,12 @@ def test_three_updates_twice_give_the_same_bits(name: str) -> None:
 def make_agent(name: str) -> Any:
     if name == "ddpg":
         return DDPG(DDPGConfig(hidden=64), OneHot(3), plain_obs(2), 2)
+    if name == "sac":
+        return SAC(SACConfig(hidden=64), OneHot(3), plain_obs(2), 2)
     return PPO(PPOConfig(hidden=64, epochs=1, minibatches=1), OneHot(3), plain_obs(2), 2)
 
 
-@pytest.mark.parametrize("name", ["ddpg", "ppo"])
+@pytest.mark.parametrize("name", ["ddpg", "sac", "ppo"])
 def test_the_policy_acts_in_float32(name: str) -> None:
     plain, half = pair(lambda: make_agent(name))
     obs, skill = torch.randn(ROWS, 2), torch.eye(3)[0]
@@ -179,13 +183,13 @@ def test_the_policy_acts_in_float32(name: str) -> None:
     assert not torch.equal(half.actor(x), plain.actor(x))  # the losses do not
 
 
-@pytest.mark.parametrize("name", ["ddpg", "ppo"])
+@pytest.mark.parametrize("name", ["ddpg", "sac", "ppo"])
 def test_an_update_is_float32_and_near(name: str) -> None:
     plain, half = pair(lambda: make_agent(name))
     batch, reward = make_batch(OneHot(3), ROWS), torch.randn(ROWS)
     metrics = []
     for agent in (plain, half):
-        if isinstance(agent, DDPG):
+        if isinstance(agent, (DDPG, SAC)):
             metrics.append(agent.update(batch, reward, torch.Generator().manual_seed(0)))
         else:
             ends = torch.zeros(8, 4, dtype=torch.bool)
@@ -199,9 +203,10 @@ def test_an_update_is_float32_and_near(name: str) -> None:
     assert all(value.dtype != torch.bfloat16 for value in half.state_dict().values())
 
 
-def test_td_targets_are_float32() -> None:
+@pytest.mark.parametrize("name", ["ddpg", "sac"])
+def test_td_targets_are_float32(name: str) -> None:
     """y = r + d min Q' with a reward of 100.3 keeps its digits."""
-    use_bf16(agent := make_agent("ddpg"))
+    use_bf16(agent := make_agent(name))
     batch = make_batch(OneHot(3), ROWS)._replace(discount=torch.zeros(ROWS))
     y = agent.td_target(batch, torch.full((ROWS,), 100.3), batch.skill, torch.zeros(ROWS, 2))
     assert y.dtype == torch.float32

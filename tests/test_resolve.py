@@ -53,8 +53,8 @@ def test_the_first_agent_is_the_usual_one_and_another_can_be_named() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"agent": "sac"}, "agent is 'sac'; allowed: ddpg, ppo"),
-        ({"agent": {"name": 3}}, "agent is 3; allowed: ddpg, ppo"),
+        ({"agent": "td3"}, "agent is 'td3'; allowed: ddpg, ppo, sac"),
+        ({"agent": {"name": 3}}, "agent is 3; allowed: ddpg, ppo, sac"),
         ({"agent": 3}, "agent settings are 3; they must be a dict"),
         ({"agent": {"name": "ppo", "hold": 5}}, "setting of agent is 'hold'"),
         ({"agent": "ppo", "train": {"hold": 5}}, "setting of train is 'hold'; allowed: envs"),
@@ -134,7 +134,9 @@ def test_bf16_needs_a_processor_that_has_it(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("env", "agent"), [("maze-tree", "ddpg"), ("hopper", "ppo")])
+@pytest.mark.parametrize(
+    ("env", "agent"), [("maze-tree", "ddpg"), ("maze-tree", "sac"), ("hopper", "ppo")]
+)
 def test_another_agent_than_the_usual_one_trains(
     env: str, agent: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,7 +2,7 @@
 
 finetune   one skill of the frozen set goes on learning with the task's reward (Algorithm 3)
 combine    a controller learns whose action is the skill of the frozen policy (Algorithm 2)
-scratch    plain DDPG on the task: what pre-training has to beat
+scratch    a plain agent on the task: what pre-training has to beat
 
 All three go through the loop of pre-training; they differ from it in the environment, in the
 reward (`methods/task.py`) and in who chooses the skill (`training/skill_selection.py`).
@@ -17,8 +17,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from comsd.agents.actor_critic import ActorCriticConfig
 from comsd.agents.base import OffPolicyConfig
-from comsd.agents.ddpg import DDPGConfig
 from comsd.agents.dqn import DQN, DQNConfig
 from comsd.config import Config, Settings, Stage, choose, setting, sourced
 from comsd.envs.base import Env
@@ -54,7 +54,7 @@ class FinetuneSettings(Settings):
 class CombineSettings(Settings):
     source: str = setting("", "the run whose skills are combined", "the command")
     controller: Literal["continuous", "discrete"] = setting(
-        "continuous", "DDPG over the skill space, or DQN over a few candidate skills", "paper"
+        "continuous", "an agent over the skill space, or DQN over a few candidate skills", "paper"
     )
     hold: int = setting(1, "steps for which a chosen skill acts", "paper, Algorithm 2", low=1)
     skill_map: Literal["affine", "identity"] = setting(
@@ -72,7 +72,7 @@ class CombineSettings(Settings):
 
 SETTINGS = {"finetune": FinetuneSettings, "combine": CombineSettings}  # by stage
 COMBINED_STEPS = {"paper": 2_000_000, "lite": 300_000}
-CONTROLLERS = {"continuous": "ddpg", "discrete": "dqn"}  # and their agents
+CONTROLLERS = {"continuous": "ddpg", "discrete": "dqn"}  # and their usual agents
 DISCRETE = sourced("ours", adapt__hold=10, adapt__evaluation_noise=False)
 EXPLORED = 0.3  # share of a run over which random choices fade
 
@@ -113,13 +113,19 @@ def check_source(source: SourceRun, task: str, stage: Stage) -> None:
     if stage == "finetune" and settings.agent not in spec.agents:
         raise InputError(
             f"run {source.path} was trained by {settings.agent}, which cannot be fine-tuned; "
-            f"allowed: {', '.join(spec.agents)} (combine takes any)"
+            f"allowed: {', '.join(agents_for(spec))} (combine takes any)"
         )
     if not source.finished:
         raise InputError(
             f"run {source.path} is unfinished: step {source.reached:,} of {settings.steps:,}; "
             f"`comsd resume {source.path}` finishes it"
         )
+
+
+def agents_for(spec: EnvSpec, controller: str = "continuous") -> list[str]:
+    """Agents that can learn a task: those that act, or those that choose among skills."""
+    discrete = CONTROLLERS["discrete"]
+    return [name for name in spec.agents if (name == discrete) == (controller == "discrete")]
 
 
 def agent_of(config: Config) -> OffPolicyConfig:
@@ -132,10 +138,16 @@ def train_of(config: Config) -> OffPolicySettings:
     return config.train
 
 
+def usual_agent(source: SourceRun) -> str | None:
+    """That of the run whose skills are used; tasks are learned off-policy."""
+    return source.config.run.agent if isinstance(source.config.agent, ActorCriticConfig) else None
+
+
 def inherited(source: SourceRun) -> Values:
     layer = sourced("the command", adapt__source=str(source.path))
-    if isinstance(source.config.agent, DDPGConfig):
-        layer |= sourced("the pre-trained run", agent__hidden=source.config.agent.hidden)
+    if agent := usual_agent(source):
+        hidden = agent_of(source.config).hidden
+        layer |= sourced("the pre-trained run", run__agent=agent, agent__hidden=hidden)
     return layer
 
 
@@ -154,8 +166,9 @@ def finetune_layer(source: SourceRun, preset: str) -> Values:
 
 
 def combine_layer(source: SourceRun, preset: str, controller: str) -> Values:
-    agent = choose("controller", controller, CONTROLLERS)
-    layer = inherited(source) | sourced("the controller", run__agent=agent)
+    layer, agent = inherited(source), choose("controller", controller, CONTROLLERS)
+    if controller == "discrete" or not usual_agent(source):
+        layer |= sourced("the controller", run__agent=agent)
     layer |= sourced("one controller, no skills", train__hold=source.spec.horizon)
     layer |= combined_steps(preset)
     if controller == "discrete":

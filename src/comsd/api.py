@@ -61,7 +61,7 @@ def finetune(
 ) -> Run:
     """Go on learning with a task's reward from one skill of a pre-trained run (Algorithm 3).
 
-    Without a source: plain DDPG from scratch, the reference. How the skill is chosen and what is
+    Without a source: a plain agent from scratch, the reference. How the skill is chosen and what is
     taken over: `adapt={"rule": "best-of-k", "critic_init": "none"}`.
     """
     if source is None:

@@ -103,7 +103,7 @@ class RunSettings(Settings):
         "one-hot", "kind of skill space", "paper"
     )
     skills: int = setting(10, "number of skills, or of dimensions of the skill", "paper", low=0)
-    agent: str = setting("ddpg", "the agent: ddpg or ppo", "default")
+    agent: str = setting("ddpg", "the agent: ddpg, ppo or sac", "default")
     seed: int = setting(0, "seed of all randomness", "default", low=0)
     steps: int = setting(6_250_000, "environment steps in all", "paper", low=1)
     device: str = setting("cpu", "torch device", "this library")

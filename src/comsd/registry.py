@@ -15,6 +15,7 @@ from comsd.agents.critics import CRITICS
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.agents.dqn import DQN, DQNConfig
 from comsd.agents.ppo import PPO, PPOConfig
+from comsd.agents.sac import SAC, SACConfig
 from comsd.config import Config, Settings, Stage, choose
 from comsd.envs.base import Env
 from comsd.envs.specs import ENVS, TASKS, EnvSpec, env_spec, make_task  # noqa: F401
@@ -64,6 +65,7 @@ AGENTS: dict[str, AgentKind] = {
     "ppo": AgentKind(PPOConfig, PPO, OnPolicySettings, OnPolicyTrainer, check_on_policy),
     "ddpg": AgentKind(DDPGConfig, DDPG, OffPolicySettings, OffPolicyTrainer, check_off_policy),
     "dqn": AgentKind(DQNConfig, DQN, OffPolicySettings, OffPolicyTrainer, check_off_policy),
+    "sac": AgentKind(SACConfig, SAC, OffPolicySettings, OffPolicyTrainer, check_off_policy),
 }
 
 # --- methods from files ---------------------------------------------------------------------------

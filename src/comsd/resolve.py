@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from comsd import adaptation
-from comsd.adaptation import CombineSettings, SourceRun
+from comsd.adaptation import CombineSettings, SourceRun, agents_for
 from comsd.config import GROUPS, Config, RunSettings, Setting, Settings, Stage, choose, sourced
 from comsd.envs.specs import Values
 from comsd.errors import InputError, UnknownMethodError
@@ -20,11 +20,11 @@ from comsd.methods.base import MethodConfig
 from comsd.registry import AGENTS, ENVS, METHODS, TASKS, env_spec, method_class
 
 NAMED = {"run.stage", "run.method"}
-ADAPTED = NAMED | {"run.env", "run.space", "run.skills", "run.agent", "adapt.source", "train.hold"}
+ADAPTED = NAMED | {"run.env", "run.space", "run.skills", "adapt.source", "train.hold"}
 ADAPTED |= {"train.representation_steps", "train.representation_every"}  # there is none
 FIXED: dict[str, set[str]] = {  # what cannot be chosen in a stage, since it follows from others
     "pretrain": NAMED,
-    "finetune": ADAPTED | {"agent.hidden"},
+    "finetune": ADAPTED | {"run.agent", "agent.hidden"},
     "combine": ADAPTED,
     "scratch": ADAPTED,
 }
@@ -88,10 +88,14 @@ def resolve(
     by name, with its settings (`agent={"name": "ppo", "lr": 1e-4}`) or without (`agent="ppo"`).
     """
     user, inherited = by_name(overrides), inherited or {}
-    if "run.agent" in FIXED[stage]:
-        agent = inherited["run.agent"].value if "run.agent" in inherited else None
-    else:
-        agent = user.get("run.agent")
+    spec, agent = env_spec(env), None
+    if "run.agent" in inherited:
+        agent = inherited["run.agent"].value
+    if "run.agent" in user and "run.agent" not in FIXED[stage]:
+        controller = user.get("adapt.controller", CombineSettings.controller)
+        possible = spec.agents if stage == "pretrain" else agents_for(spec, controller)
+        agent = user["run.agent"]
+        choose("agent", agent, dict.fromkeys(possible))
     classes = setting_classes(method, env, agent, stage)
     user = {current_name(name, classes["train"]): value for name, value in user.items()}
     for name in FIXED[stage].intersection(user):
@@ -100,7 +104,6 @@ def resolve(
         raise InputError(
             f"env is {env!r}, a task; skills are discovered without one; allowed: {', '.join(ENVS)}"
         )
-    spec = env_spec(env)
     agent = agent or next(iter(spec.agents))
     config_class = classes["method"]
     assert issubclass(config_class, MethodConfig)

@@ -3,37 +3,29 @@
 actor    [s, z]    -> H, LayerNorm, tanh -> H, ReLU -> tanh = mu
 critic   [s, z, a] -> H, LayerNorm, tanh -> twice: H, ReLU -> Q      (other forms: critics.py)
 target   y = r + d * min(Q1', Q2')(s', z, a'),    a' = mu(s', z) + clipped noise
+losses   E[(Q1 - y)^2 + (Q2 - y)^2] and E[-min(Q1, Q2)(s, z, mu(s, z) + clipped noise)]
 """
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from comsd.agents.base import EDGE, OffPolicyAgent, OffPolicyConfig, Policy
-from comsd.agents.critics import CRITICS
+from comsd.agents.actor_critic import PAPER, ActorCritic, ActorCriticConfig
+from comsd.agents.base import EDGE, Policy
 from comsd.config import setting
-from comsd.encoders import Encoder, Identity
-from comsd.nn import MLP, adam, optimizer_step, soft_update
-from comsd.skills import SkillSpace
+from comsd.encoders import Encoder
+from comsd.nn import MLP, optimizer_step, soft_update
 from comsd.types import Array, Batch, Metrics, ObsSpec
-
-PAPER = "paper, hyper-parameter table"
 
 
 @dataclass(frozen=True)
-class DDPGConfig(OffPolicyConfig):
-    lr: float = setting(1e-4, "learning rate of actor and critic", PAPER, above=0)
+class DDPGConfig(ActorCriticConfig):
     noise: float = setting(0.2, "standard deviation of the exploration noise", PAPER, low=0)
     noise_clip: float = setting(0.3, "bound of the noise in the losses", PAPER, low=0)
-    target_ema: float = setting(
-        0.01, "share of the critic in its target, per update", PAPER, low=0, high=1
-    )
 
 
 class DeterministicPolicy(Policy):
@@ -56,56 +48,16 @@ class DeterministicPolicy(Policy):
         return np.clip(mean + self.noise * noise, -EDGE, EDGE)
 
 
-class DDPG(OffPolicyAgent):
+class DDPG(ActorCritic):
     """A deterministic skill-conditioned policy, its twin critic, and how they learn."""
 
     config: DDPGConfig
-
-    def __init__(
-        self,
-        config: DDPGConfig,
-        space: SkillSpace,
-        obs: ObsSpec,
-        actions: int,
-        critic: str = "plain",  # its form
-        encoder: Encoder | None = None,
-    ) -> None:
-        super().__init__(config, encoder or Identity(obs))
-        self.space, self.obs = space, obs
-        features, hidden = self.encoder.spec.dim, config.hidden
-        self.actor = MLP(features + space.dim, hidden, hidden, actions, norm=True)
-        self.critic = CRITICS[critic](features, space.dim, actions, hidden)
-        self.target = copy.deepcopy(self.critic).requires_grad_(False)
-        encoded = list(self.encoder.parameters()) if config.encoder_from != "none" else []
-        self.optimizers: dict[str, torch.optim.Optimizer] = {
-            "actor": adam(self.actor.parameters(), config.lr),
-            "critic": adam(self.critic.parameters(), config.lr),
-        }
-        if encoded:
-            self.optimizers["encoder"] = adam(encoded, config.lr)
 
     @property
     def policy(self) -> DeterministicPolicy:
         return DeterministicPolicy(
             self.encoder, self.actor, self.obs, self.space.dim, self.config.noise
         )
-
-    def init_from(self, other: OffPolicyAgent, critic: str) -> None:
-        assert isinstance(other, DDPG)
-        self.encoder.load_state_dict(other.encoder.state_dict())
-        self.actor.load_state_dict(other.actor.state_dict())
-        if critic == "full":
-            self.critic.load_state_dict(other.critic.state_dict())
-        elif critic == "trunk":
-            self.critic.trunk.load_state_dict(other.critic.trunk.state_dict())
-        self.target.load_state_dict(self.critic.state_dict())
-
-    def compile_losses(self) -> None:
-        self.td_target = torch.compile(self.td_target)
-        self.critic_loss = torch.compile(self.critic_loss)
-        self.actor_loss = torch.compile(self.actor_loss)
-
-    # --- learning -----------------------------------------------------------------------------
 
     def update(
         self,
@@ -142,11 +94,6 @@ class DDPG(OffPolicyAgent):
         action = self.actor(torch.cat([batch.next_obs, batch.skill], -1)).tanh() + noise
         q = self.target(batch.next_obs, skill, action.clamp(-EDGE, EDGE))
         return reward + batch.discount * q.amin(-1)
-
-    def critic_loss(self, batch: Batch, skill: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Squared errors summed over the heads, and the values (B, 2)."""
-        q = self.critic(batch.obs, skill, batch.action)
-        return 2 * F.mse_loss(q, y[:, None].expand_as(q)), q.detach()
 
     def actor_loss(self, obs: Tensor, skill: Tensor, noise: Tensor) -> Tensor:
         """Minus the lesser value; the gradient passes the clamp as if it were not there."""

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any, Literal
 
 import comsd
-from comsd.adaptation import CONTROLLERS, CombineSettings, combined_steps
+from comsd.adaptation import CONTROLLERS, CombineSettings, combined_steps, usual_agent
 from comsd.cli.console import new_table, read_arguments, say, show, show_help
 from comsd.config import Config, RunSettings, choose
 from comsd.errors import InputError
@@ -80,7 +80,7 @@ ADAPTING = """\
 RUN is a finished pre-training on a robot, --task one of its tasks (`comsd envs`).
 Preset, width and the rule for the skill come from RUN; shown are the paper's.
 With RUN and --task before --help, theirs."""
-REFERENCE = "\n--scratch in place of RUN: plain DDPG without skills."
+REFERENCE = "\n--scratch in place of RUN: an agent without skills."
 
 
 def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
@@ -107,10 +107,15 @@ def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
         raise InputError(f"RUN is missing{hint}: {usage}")
     else:
         source, rest = comsd.load(rest[0]), rest[1:]
-    agent, chosen = None, {}
+    agent, chosen = peek_option(rest, "--agent"), {}
+    if agent:
+        chosen["agent"] = agent
+    elif source is not None:
+        agent = usual_agent(source)
     if command == "combine":
         controller = peek_option(rest, "--controller") or CombineSettings.controller
-        agent = choose("controller", controller, CONTROLLERS)
+        usual = choose("controller", controller, CONTROLLERS)
+        agent = usual if controller == "discrete" else agent or usual
         chosen["adapt.controller"] = controller
     options = setting_options("task", task, agent, stage)
     if wants_help(rest):

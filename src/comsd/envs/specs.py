@@ -55,18 +55,22 @@ MAZE_PPO: dict[str, Values] = {
     "lite": {},
     "smoke": sourced(TESTS, train__envs=10, agent__minibatches=2),
 }
-MAZE_DDPG_VALUES = (
+MAZE_OFF_POLICY_VALUES = (
     sourced(OURS, agent__hidden=128, agent__lr=1e-3)
     | sourced(OURS, train__envs=10, train__batch_size=256, train__n_step=1)
     | sourced(OURS, train__hold=maze.HORIZON)  # one skill per episode, as with PPO
     | sourced(OURS, train__random_steps=1000, train__update_every=10)
 )
-MAZE_DDPG = {
-    "paper": MAZE_DDPG_VALUES,
-    "lite": MAZE_DDPG_VALUES,
-    "smoke": MAZE_DDPG_VALUES
+MAZE_OFF_POLICY = {
+    "paper": MAZE_OFF_POLICY_VALUES,
+    "lite": MAZE_OFF_POLICY_VALUES,
+    "smoke": MAZE_OFF_POLICY_VALUES
     | sourced(TESTS, agent__hidden=32, train__batch_size=32)
     | sourced(TESTS, train__random_steps=200, train__replay=1000),
+}
+MAZE_SAC = {
+    preset: values | sourced(OURS, agent__temperature_lr=1e-3)  # that of the others
+    for preset, values in MAZE_OFF_POLICY.items()
 }
 
 
@@ -81,7 +85,7 @@ def maze_spec(name: str) -> EnvSpec:
         values=sourced("paper, Sec. V-K", run__space="one-hot", run__skills=10)
         | sourced("torch's default, as in the authors' maze code", method__init="uniform"),
         presets=MAZE_PRESETS,
-        agents={"ppo": MAZE_PPO, "ddpg": MAZE_DDPG},
+        agents={"ppo": MAZE_PPO, "ddpg": MAZE_OFF_POLICY, "sac": MAZE_SAC},
     )
 
 
@@ -109,7 +113,7 @@ TASK_PRESETS = {
     "lite": LITE | sourced(TABLE, run__steps=100_000),
     "smoke": SMOKE | sourced(TESTS, run__steps=800, run__evaluate_every=400),
 }
-ROBOT_DDPG: dict[str, Values] = {
+ROBOT_OFF_POLICY: dict[str, Values] = {
     "paper": {},
     "lite": sourced(ONE_CORE, agent__hidden=256, train__batch_size=256, train__update_every=4),
     "smoke": sourced(TESTS, agent__hidden=32, train__batch_size=32, train__update_every=4)
@@ -162,7 +166,7 @@ def robot_spec(name: str) -> EnvSpec:
         | sourced(OURS, run__log_every=2000, run__evaluate_every=25_000)
         | sourced(OURS, run__checkpoint_every=10_000, run__rollouts=6),
         presets=ROBOT_PRESETS,
-        agents={"ddpg": ROBOT_DDPG, "ppo": ROBOT_PPO},
+        agents={"ddpg": ROBOT_OFF_POLICY, "ppo": ROBOT_PPO, "sac": ROBOT_OFF_POLICY},
         tasks=tuple(f"{name}_{task}" for task in ROBOT_TASKS[name]),
     )
 
@@ -178,7 +182,7 @@ def task_spec(domain: str, task: str) -> EnvSpec:
         | sourced(TABLE, run__evaluate_every=10_000, run__rollouts=10)
         | sourced(OURS, run__log_every=1000, run__checkpoint_every=10_000),
         presets=TASK_PRESETS,
-        agents={"ddpg": ROBOT_DDPG, "dqn": ROBOT_DQN},
+        agents={"ddpg": ROBOT_OFF_POLICY, "sac": ROBOT_OFF_POLICY, "dqn": ROBOT_DQN},
     )
 
 

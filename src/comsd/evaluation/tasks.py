@@ -22,6 +22,8 @@ from comsd.training.trainer import Trainer
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from comsd.runs.run import Run
+
 Returns = NDArray[np.float64]  # (episodes,)
 
 
@@ -34,7 +36,10 @@ class TaskEvaluator(Evaluator):
         "return_without_noise": "mean return with the controller's mean actions",
     }
     at_start = True
-    progress_metrics = {"return": "return", "ddpg/q": "Q", "dqn/q": "Q"}
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self.progress_metrics = {"return": "return", f"{run.config.run.agent}/q": "Q"}
 
     def returns(self, policy: Policy | None, skill: Tensor, noise: bool = False) -> Returns:
         """Without a policy, of random actions."""

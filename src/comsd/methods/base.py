@@ -29,7 +29,9 @@ class MethodConfig(Settings):
     )
     lr: float = setting(1e-4, "learning rate of the representation", "paper, table", above=0)
     reward_after: bool = setting(
-        False, "DDPG: reward by a forward pass after the step (PPO: always)", "ours; CIC: True"
+        False,
+        "off-policy: reward by a forward pass after the step (PPO: always)",
+        "ours; CIC: True",
     )
     init: Init = setting("orthogonal", "initial weights of the representation", "URLB's code")
 

@@ -1,4 +1,4 @@
-"""The task's own reward and no representation: what fine-tuning, combination and plain DDPG use."""
+"""The reward of the task and no representation: for fine-tuning, combination and plain agents."""
 
 from __future__ import annotations
 
