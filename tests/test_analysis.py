@@ -33,6 +33,7 @@ from comsd.analysis.poses import (
 from comsd.analysis.robots import Motion, describe, labels, record_motion, skill_motion
 from comsd.cli import main
 from comsd.doctor import Finding
+from comsd.envs import rendering
 from comsd.envs.mujoco import HORIZON, RobotEnv
 from comsd.envs.robots import ROBOTS, load_robot
 from comsd.envs.specs import make_robot
@@ -388,7 +389,7 @@ def test_films(kind: str, tmp_path: Path) -> None:
 
 
 def test_no_video_without_opengl(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(video, "problem", lambda _: "none here")
+    monkeypatch.setattr(rendering, "problem", lambda _: "none here")
     with pytest.raises(RunError, match="no video: OpenGL does not work here; `comsd doctor`"):
         comsd.analyse(run, video=True, out=tmp_path)
     assert (tmp_path / "strips.png").exists()  # the rest is there
@@ -398,26 +399,26 @@ def test_a_failing_renderer_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(video, "first_working", lambda: "egl")
-    monkeypatch.setattr(video, "environment", lambda _: {"MUJOCO_GL": "disable"})
+    monkeypatch.setattr(rendering, "environment", lambda _: {"MUJOCO_GL": "disable"})
     with pytest.raises(RunError, match="no video: rendering failed: "):
         video.write_video("walker", np.zeros((1, 9, 9)), ["c = 0"], 0.025, Folder(tmp_path), print)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_backend_is_the_users_or_the_first_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(video, "problem", lambda backend: None if backend == "osmesa" else "no")
+    monkeypatch.setattr(rendering, "problem", lambda backend: None if backend == "osmesa" else "no")
     monkeypatch.delenv("MUJOCO_GL", raising=False)
-    assert video.first_working() == "osmesa"
+    assert rendering.first_working() == "osmesa"
     monkeypatch.setenv("MUJOCO_GL", "glfw")
-    assert video.first_working() is None
-    assert video.environment("egl")["MUJOCO_GL"] == "egl"
+    assert rendering.first_working() is None
+    assert rendering.environment("egl")["MUJOCO_GL"] == "egl"
 
 
 # --- doctor ---------------------------------------------------------------------------------------
 
 
 def test_a_backend_that_cannot_work_says_why() -> None:
-    answer = video.problem("nonsense")
+    answer = rendering.problem("nonsense")
     assert answer is not None
     assert "MUJOCO_GL" in answer
     assert "\n" not in answer
@@ -427,7 +428,7 @@ def test_doctor_lists_what_there_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = {"egl": None}
-    monkeypatch.setattr(video, "problem", lambda backend: found.get(backend, "no library"))
+    monkeypatch.setattr(rendering, "problem", lambda backend: found.get(backend, "no library"))
     main(["doctor"])
     out = capsys.readouterr().out
     for word in ("torch", "mujoco", "egl", "osmesa", "glfw", "tensorboard", "video", "C++", "CUDA"):

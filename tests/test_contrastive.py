@@ -145,3 +145,17 @@ def test_tau_of_adjacent_states_does_not_depend_on_the_window() -> None:
     assert not torch.equal(window(batch).key, adjacent(batch).key)
     one_step = batch._replace(next_obs=batch.one_step_obs)
     assert torch.equal(window(one_step).key, adjacent(batch).key)
+
+
+def test_neighbouring_states_by_hand() -> None:
+    """Three orthogonal pairs at T = 0.5: the positive has log q = 2, both negatives have 0."""
+    encoder = ContrastiveEncoder(OBS, Box(3), CICConfig(hidden=4, neighbour_weight=0.5))
+    eye = torch.eye(3)
+    features = ContrastiveFeatures(3 * eye, eye, eye, eye, None)  # lengths do not matter
+    expected = math.log(math.exp(2) + 2) - 2
+    assert encoder.neighbour_loss(features).item() == pytest.approx(expected)
+    moved = features._replace(next_state=eye[[1, 2, 0]])  # each s' looks like another's s
+    assert encoder.neighbour_loss(moved).item() == pytest.approx(expected + 2)
+    total, terms = encoder.losses(features, "comsd")
+    assert total.item() == pytest.approx(1.5 * expected)
+    assert set(terms) == {"comsd/nce", "comsd/nce_neighbours"}

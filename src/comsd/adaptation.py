@@ -10,12 +10,15 @@ reward (`methods/task.py`) and in who chooses the skill (`training/skill_selecti
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from comsd.agents.actor_critic import ActorCriticConfig
 from comsd.agents.base import OffPolicyConfig
@@ -30,6 +33,7 @@ from comsd.skills import SkillSpace
 from comsd.training.candidates import choose_candidates, draw_pool
 from comsd.training.off_policy import OffPolicySettings
 from comsd.training.skill_selection import BestOfK, ResampleSkill, RewardRegression, SkillSelector
+from comsd.types import Batch
 
 SLOW = 2e-5  # learning rate of fine-tuning on the two robots that fall over
 SLOW_ROBOTS = ("hopper", "cheetah")
@@ -148,6 +152,10 @@ def inherited(source: SourceRun) -> Values:
     if agent := usual_agent(source):
         hidden = agent_of(source.config).hidden
         layer |= sourced("the pre-trained run", run__agent=agent, agent__hidden=hidden)
+    if source.config.run.pixels:
+        images = dataclasses.asdict(source.config.pixels).items()
+        layer |= sourced("the pre-trained run", run__pixels=True)
+        layer |= sourced("the pre-trained run", **{f"pixels__{name}": x for name, x in images})
     return layer
 
 
@@ -158,7 +166,7 @@ def finetune_layer(source: SourceRun, preset: str) -> Values:
     layer = inherited(source)
     layer |= sourced("the pre-trained run", run__space=before.space, run__skills=before.skills)
     layer |= sourced(f"usual for {before.method}", adapt__rule=usual)
-    if source.spec.name in SLOW_ROBOTS:
+    if source.spec.name in SLOW_ROBOTS and not before.pixels:
         layer |= sourced("paper, hyper-parameter table", agent__lr=SLOW)
     if preset == "smoke":
         layer |= sourced("a few seconds, for tests", adapt__regress_after=200)
@@ -250,7 +258,12 @@ def make_selector(
     if how.rule == "best-of-k":
         return BestOfK(method.candidates(space, how.tries))
     if how.rule == "regress":
-        regress = source.load_method(env).regress_skill
+        agent, representation = source.load_agent(env), source.load_method(env)
+
+        @torch.no_grad()
+        def regress(batch: Batch) -> Tensor | None:
+            return representation.regress_skill(agent.encode(batch).for_method)
+
         return RewardRegression(space, how.regress_after, regress)
     if how.rule == "fixed":
         skill = method.default_skill(space)

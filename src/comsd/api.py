@@ -100,7 +100,7 @@ def resume(run: Path | str, report: Report = silent, *, steps: int | None = None
     prepare(opened.config.run)
     with readable_failures(opened.path):
         env = opened.make_training_env()
-        factory.check_possible(opened.config, env)
+        factory.check_possible(opened.config, env, opened.path)
         _train(opened, opened.trainer(env), report)
     return opened
 
@@ -115,7 +115,7 @@ def _start(config: Config, path: Path | str | None, source: Run | None, report: 
     path = Path(path or Path("runs") / s.env / f"{label}-{s.seed}")
     with readable_failures(path):
         env = factory.make_training_env(config, source)
-        factory.check_possible(config, env)
+        factory.check_possible(config, env, path)
         trainer = factory.make_trainer(config, source, env)
     run = Run.create(path, config, source)
     about = f"{s.method} on {s.env}, {run.space}" if run.pretrains else f"{label} on {s.env}"

@@ -50,9 +50,14 @@ class Chunk:
     span: Any  # a JSON value that says what it holds
     tensors: dict[str, Tensor] | None
     checksum: str | None = None
+    folder: Folder | None = None  # of the file, once there is one
 
     def take(self, name: str) -> Tensor:
-        assert self.tensors is not None, f"{self.name} has been dropped"
+        """Reads the file if its content is not in memory."""
+        if self.tensors is None:
+            assert self.folder is not None, f"{self.name} was never written"
+            content = read_tensors(self.folder, self.file, self.checksum)
+            self.tensors = {path.rpartition("/")[2]: t for path, t in content.items()}
         return self.tensors[name]
 
     def drop(self) -> None:
@@ -67,13 +72,15 @@ class Chunk:
         flat: dict[str, Tensor] = {}
         pack(self.tensors, self.name, flat)
         content = encode(flat)
+        self.folder = folder
         folder.replace(self.file, content)
         self.checksum = checksum(content)
         self.drop()
 
-    def read(self, folder: Folder) -> None:
-        tensors = read_tensors(folder, self.file, self.checksum)
-        self.tensors = {path.rpartition("/")[2]: t for path, t in tensors.items()}
+    def check(self, folder: Folder) -> None:
+        """Is the file what was written? Its content is read again when it is needed."""
+        self.folder = folder
+        read_tensors(folder, self.file, self.checksum)
 
     @property
     def file(self) -> str:
@@ -269,7 +276,7 @@ def read(place: Folder | Path, branches: list[str] | None = None) -> dict[str, A
                 tensors = read_tensors(place, name, manifest["files"][name])
                 state[branch] = unpack(tree, tensors)
         for chunk in chunks_of(state):
-            chunk.read(Folder(place.top, *place.below[:-1], CHUNKS))
+            chunk.check(Folder(place.top, *place.below[:-1], CHUNKS))
         return state
     except (InputError, RunError):
         raise

@@ -104,6 +104,7 @@ class RunSettings(Settings):
     )
     skills: int = setting(10, "number of skills, or of dimensions of the skill", "paper", low=0)
     agent: str = setting("ddpg", "the agent: ddpg, ppo or sac", "default")
+    pixels: bool = setting(False, "observe images in place of states; docs/pixels.md", "default")
     seed: int = setting(0, "seed of all randomness", "default", low=0)
     steps: int = setting(6_250_000, "environment steps in all", "paper", low=1)
     device: str = setting("cpu", "torch device", "this library")
@@ -133,7 +134,7 @@ class RunSettings(Settings):
             raise InputError(f"skills is {self.skills}; it must be 0 in the space 'none'")
 
 
-GROUPS = ("run", "method", "agent", "train", "adapt")
+GROUPS = ("run", "method", "agent", "train", "pixels", "adapt")
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,7 @@ class Config:
     agent: Settings
     train: Settings  # how experience is gathered and used, apart from the agent
     adapt: Settings  # how the skills of another run are used; empty in pre-training
+    pixels: Settings = field(default_factory=Settings)  # of images; empty for states
     sources: dict[str, str] = field(default_factory=dict, compare=False)  # by dotted name
 
     @classmethod
@@ -161,7 +163,8 @@ class Config:
         return cls(**groups, sources=sources)
 
     def to_json(self) -> dict[str, dict[str, Any]]:
-        return {group: dataclasses.asdict(getattr(self, group)) for group in GROUPS}
+        groups = {group: dataclasses.asdict(getattr(self, group)) for group in GROUPS}
+        return {name: group for name, group in groups.items() if group or name != "pixels"}
 
     def derive(self, name: str, value: object, source: str) -> Config:
         """A copy in which a setting has a value that follows from others."""

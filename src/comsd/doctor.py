@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from comsd.analysis import video
+from comsd.envs import rendering
 from comsd.errors import InputError
 from comsd.registry import ENVS
 from comsd.runs.provenance import provenance
@@ -66,13 +67,16 @@ def cores() -> Finding:
 
 
 def opengl() -> list[Finding]:
-    """All at once: each is a process of its own."""
+    """Each backend is tried in a process of its own; the headless ones are timed one by one."""
     with ThreadPoolExecutor() as pool:
-        problems = list(pool.map(video.problem, video.ADVICE))
-    return [
-        Finding(f"OpenGL by {name}, for --video", problem is None, problem or "draws", advice)
-        for (name, advice), problem in zip(video.ADVICE.items(), problems, strict=True)
-    ]
+        problems = list(pool.map(rendering.problem, rendering.ADVICE))
+    findings = []
+    for (name, advice), problem in zip(rendering.ADVICE.items(), problems, strict=True):
+        headless = name in rendering.HEADLESS
+        uses = "--pixels and --video" if headless else "--video"
+        found = problem or (rendering.measured_times(name) if headless else "draws")
+        findings.append(Finding(f"OpenGL by {name}, for {uses}", problem is None, found, advice))
+    return findings
 
 
 def extras() -> list[Finding]:

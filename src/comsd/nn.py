@@ -22,14 +22,19 @@ def linear(fan_in: int, fan_out: int, init: Init = "orthogonal") -> nn.Linear:
     return layer
 
 
-class Network(nn.Module):
+class HasPrecision(nn.Module):
+    """A module that runs some of its products in bfloat16 if `bf16` is set."""
+
+    bf16 = False
+
+
+class Network(HasPrecision):
     """Hidden layers and a linear output layer.
 
     With `bf16` the hidden layers run under autocast; input, output layer and output stay float32.
     A value of 100 would be rounded to 0.5 by bfloat16.
     """
 
-    bf16 = False
     hidden: nn.Module
     out: nn.Module
 
@@ -54,6 +59,15 @@ class MLP(Network):
             layers += [nn.LayerNorm(fan_out), nn.Tanh()] if norm and i == 0 else [nn.ReLU()]
         self.hidden = nn.Sequential(*layers)
         self.out = linear(sizes[-2], sizes[-1], init)
+
+
+class Bottleneck(Network):
+    """One layer with LayerNorm and tanh (DrQ-v2): what networks first reduce their input to."""
+
+    def __init__(self, fan_in: int, width: int) -> None:
+        super().__init__()
+        self.hidden = nn.Sequential(linear(fan_in, width), nn.LayerNorm(width), nn.Tanh())
+        self.out = nn.Identity()
 
 
 class Normalizer(nn.Module):
@@ -99,10 +113,10 @@ class RunningMoments(nn.Module):
 
 
 def use_bf16(module: nn.Module) -> None:
-    """Run the hidden layers of all networks inside a module in bfloat16."""
-    for network in module.modules():
-        if isinstance(network, Network):
-            network.bf16 = True
+    """Run hidden layers and convolutions inside a module in bfloat16 where it learns."""
+    for part in module.modules():
+        if isinstance(part, HasPrecision):
+            part.bf16 = True
 
 
 @torch.no_grad()

@@ -33,12 +33,16 @@ class Option:
 
 
 def setting_options(
-    method: str, env: str, agent: str | None = None, stage: Stage = "pretrain"
+    method: str,
+    env: str,
+    agent: str | None = None,
+    stage: Stage = "pretrain",
+    pixels: bool = False,
 ) -> list[Option]:
     """The options of a run: every setting that the user can choose."""
-    classes = setting_classes(method, env, agent, stage)
+    classes = setting_classes(method, env, agent, stage, pixels)
     options = [Option("--run", Path, "directory of the run", "runs/...")]
-    for group in ("run", "method" if stage == "pretrain" else "adapt", "agent", "train"):
+    for group in ("run", "method" if stage == "pretrain" else "adapt", "agent", "train", "pixels"):
         prefix = "" if group in ("run", "adapt") else f"{group}."
         hints = get_type_hints(classes[group])
         for f in dataclasses.fields(classes[group]):

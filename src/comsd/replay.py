@@ -10,7 +10,7 @@ follows; one that would cross a time limit is not drawn.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -42,7 +42,8 @@ class Layout(NamedTuple):
         """Shape and dtype of each array."""
         steps = -(-self.capacity // self.num_envs)  # per environment
         episodes = -(-steps // self.horizon)
-        ring = self.num_envs, steps + episodes  # every episode ends in a row without an action
+        # Every episode ends in a row without an action; one of stacked images begins with copies.
+        ring = self.num_envs, steps + episodes * self.obs.frames
         per_episode = -(-self.horizon // min(self.hold, self.horizon))
         segments = (episodes + 2) * per_episode * self.num_envs
         return {
@@ -60,6 +61,16 @@ class Layout(NamedTuple):
         return sum(math.prod(s) * np.dtype(dtype).itemsize for s, dtype in self.arrays.values())
 
 
+class Sizes(Protocol):
+    """What a replay is built from."""
+
+    @property
+    def num_envs(self) -> int: ...
+
+    @property
+    def arrays(self) -> dict[str, tuple[tuple[int, ...], str]]: ...
+
+
 class Replay:
     """The last transitions of some environments, in main memory; batches go to `device`."""
 
@@ -71,7 +82,7 @@ class Replay:
     episode: Integers
     skill: NDArray[np.float32]  # ring of segments
 
-    def __init__(self, layout: Layout, device: torch.device) -> None:
+    def __init__(self, layout: Sizes, device: torch.device) -> None:
         self.device, self.num_envs = device, layout.num_envs
         for name, (shape, dtype) in layout.arrays.items():
             setattr(self, name, np.zeros(shape, dtype))
@@ -123,8 +134,9 @@ class Replay:
 
     def _open(self, obs: NDArray[Any]) -> None:
         at = self.envs, self.head % self.rows
-        self.obs[at], self.episode[at], self.terminated[at] = obs, self.episodes, False
+        self.episode[at], self.terminated[at] = self.episodes, False
         self.segment[at] = self.current
+        self._set("obs", self.envs, self.head, obs)
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -136,23 +148,33 @@ class Replay:
         rng: np.random.Generator,
         *,
         one_skill: bool = False,
+        one_step: bool = True,
     ) -> Batch:
         """Windows of n steps, uniform over all that are whole.
 
-        one_skill: only windows in which the skill does not change.
+        one_skill: only windows in which the skill does not change. one_step: False leaves out
+        s_{t+1}; s_{t+n} stands in its place.
         """
         env, first, length = self._draw(size, n, rng, one_skill)
-        return self._batch(env, first, length, n, discount)
+        return self._batch(env, first, length, n, discount, one_step=one_step, rng=rng)
 
     def transitions(self) -> Batch:
         """All single steps that are stored, undiscounted; for looking at a few thousand."""
         env, rows = self._places(np.stack([self.head - self.stored, self.head], 1).tolist())
-        adjacent = self.episode[env, rows] == self.episode[env, (rows + 1) % self.rows]
+        adjacent = self._get("episode", env, rows) == self._get("episode", env, rows + 1)
         env, rows = env[adjacent], rows[adjacent]
         return self._batch(env, rows, np.ones(len(rows), np.int64), 1, 1.0)
 
     def _batch(
-        self, env: Integers, first: Integers, length: Integers, n: int, discount: float
+        self,
+        env: Integers,
+        first: Integers,
+        length: Integers,
+        n: int,
+        discount: float,
+        *,
+        one_step: bool = True,
+        rng: np.random.Generator | None = None,
     ) -> Batch:
         """Windows that begin at these rows and end `length` <= n steps later."""
 
@@ -161,21 +183,46 @@ class Replay:
 
         rewards = sum(np.where(i < length, discount**i * self.reward[at(i)], 0) for i in range(n))
         terminated = self.terminated[at(length - 1)]
-        next_obs = self._tensor(self.obs[at(length)])
+        next_obs = self._tensor(self._observations(env, first + length, rng))
+        same = n == 1 or not one_step
         return Batch(
-            obs=self._tensor(self.obs[at(0)]),
+            obs=self._tensor(self._observations(env, first, rng)),
             action=self._tensor(self.action[at(0)]),
             next_obs=next_obs,
-            one_step_obs=next_obs if n == 1 else self._tensor(self.obs[at(1)]),
+            one_step_obs=next_obs
+            if same
+            else self._tensor(self._observations(env, first + 1, rng)),
             skill=self._tensor(self.skill[self.segment[at(0)] % len(self.skill)]),
             reward=self._tensor(np.asarray(rewards)),
             discount=self._tensor(np.where(terminated, 0, discount**n)),
         )
 
+    def _observations(
+        self, env: Integers, rows: Integers, rng: np.random.Generator | None
+    ) -> NDArray[Any]:
+        """Of some rows; rng: to vary those that are sampled, where that is usual."""
+        return self._get("obs", env, rows)
+
     @property
-    def stored(self) -> Integers:
+    def kept(self) -> Integers:
         """Rows of each environment that are written and not overwritten."""
         return np.minimum(self.head, self.rows - 1)
+
+    @property
+    def stored(self) -> Integers:
+        """Those at which a window may begin."""
+        return self.kept
+
+    def has_window(self, n: int) -> bool:
+        """Is a window of n steps whole?"""
+        return bool(self.stored.max() >= n)
+
+    def _get(self, name: str, env: Integers, rows: Integers) -> NDArray[Any]:
+        """A column of some rows, as counted by `head`."""
+        return getattr(self, name)[env, rows % self.rows]
+
+    def _set(self, name: str, env: Integers, rows: Integers, values: NDArray[Any]) -> None:
+        getattr(self, name)[env, rows % self.rows] = values
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         tensor = torch.from_numpy(array)
@@ -217,21 +264,20 @@ class Replay:
 
     def state_dict(self) -> dict[str, Any]:
         """Counters, and the rows as chunks of which only the last is new."""
-        oldest = self.head - self.stored
+        oldest = self.head - self.kept
         spans = self.chunks[-1].span if self.chunks else [[0, 0]] * self.num_envs
         each = zip(spans, oldest.tolist(), self.head.tolist(), strict=True)
         new = [[max(b, o), h] for (_, b), o, h in each]
         if any(b < h for b, h in new):
             at = self._places(new)
             name = f"replay-{int(self.head.sum()):012d}"
-            columns = {c: torch.from_numpy(getattr(self, c)[at]) for c in COLUMNS}
+            columns = {c: torch.from_numpy(self._get(c, *at)) for c in COLUMNS}
             self.chunks.append(Chunk(name, new, columns))
         self.chunks = [
             chunk
             for chunk in self.chunks
             if any(stop > o for (_, stop), o in zip(chunk.span, oldest, strict=True))
         ]
-        at = self.envs, self.head % self.rows
         return {
             "head": self.head,
             "episodes": self.episodes,
@@ -239,26 +285,25 @@ class Replay:
             "current": self.current,
             "has_terminations": self.has_terminations,
             "skill": self.skill,
-            "open": {name: getattr(self, name)[at] for name in COLUMNS},
+            "open": {name: self._get(name, self.envs, self.head) for name in COLUMNS},
             "chunks": list(self.chunks),
         }
 
     def _places(self, spans: list[list[int]]) -> tuple[Integers, Integers]:
-        """(environment, row) of everything in some spans of rows, one per environment."""
+        """(environment, row) of everything in some spans, one per environment."""
         env = np.repeat(self.envs, [stop - start for start, stop in spans])
         rows = np.concatenate([np.arange(*span) for span in spans])
-        return env, rows % self.rows
+        return env, rows
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.head, self.episodes = state["head"], state["episodes"]
         for chunk in state["chunks"]:
             at = self._places(chunk.span)
             for name in COLUMNS:
-                getattr(self, name)[at] = chunk.take(name).numpy()
+                self._set(name, *at, chunk.take(name).numpy())
             chunk.drop()
         self.chunks = list(state["chunks"])
-        self.head, self.episodes = state["head"], state["episodes"]
         self.segments, self.current = state["segments"], state["current"]
         self.skill, self.has_terminations = state["skill"], state["has_terminations"]
-        at = self.envs, self.head % self.rows
         for name, values in state["open"].items():
-            getattr(self, name)[at] = values
+            self._set(name, self.envs, self.head, values)

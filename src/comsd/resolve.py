@@ -14,6 +14,7 @@ from typing import Any
 from comsd import adaptation
 from comsd.adaptation import CombineSettings, SourceRun, agents_for
 from comsd.config import GROUPS, Config, RunSettings, Setting, Settings, Stage, choose, sourced
+from comsd.encoders import PixelSettings
 from comsd.envs.specs import Values
 from comsd.errors import InputError, UnknownMethodError
 from comsd.methods.base import MethodConfig
@@ -22,16 +23,30 @@ from comsd.registry import AGENTS, ENVS, METHODS, TASKS, env_spec, method_class
 NAMED = {"run.stage", "run.method"}
 ADAPTED = NAMED | {"run.env", "run.space", "run.skills", "adapt.source", "train.hold"}
 ADAPTED |= {"train.representation_steps", "train.representation_every"}  # there is none
+IMAGES = {"run.pixels", "pixels.size", "pixels.render", "pixels.stack", "pixels.repeat"}
+CONVOLUTIONS = {"pixels.channels", "pixels.strides", "pixels.features"}
 FIXED: dict[str, set[str]] = {  # what cannot be chosen in a stage, since it follows from others
     "pretrain": NAMED,
-    "finetune": ADAPTED | {"run.agent", "agent.hidden"},
-    "combine": ADAPTED,
+    "finetune": ADAPTED | {"run.agent", "agent.hidden"} | IMAGES | CONVOLUTIONS,
+    "combine": ADAPTED | IMAGES,
     "scratch": ADAPTED,
+}
+DRQV2 = "DrQ-v2's code"
+BY_CRITIC = sourced(DRQV2, agent__encoder_from="critic")
+PIXEL_STAGES: dict[Stage, Values] = {  # of runs on images
+    "pretrain": {},
+    "finetune": BY_CRITIC,
+    "combine": BY_CRITIC,
+    "scratch": BY_CRITIC | sourced(DRQV2, agent__noise=0.1, agent__noise_steps=1_000_000),
 }
 
 
 def setting_classes(
-    method: str, env: str, agent: str | None = None, stage: Stage = "pretrain"
+    method: str,
+    env: str,
+    agent: str | None = None,
+    stage: Stage = "pretrain",
+    pixels: bool = False,
 ) -> dict[str, type[Settings]]:
     """The groups of settings of a run; without an agent, of the environment's first."""
     config_class, agents = method_class(method, stage).config_class, env_spec(env).agents
@@ -42,6 +57,7 @@ def setting_classes(
         "method": config_class,
         "agent": AGENTS[agent].config_class,
         "train": AGENTS[agent].train_settings,
+        "pixels": PixelSettings if pixels else Settings,
         "adapt": adaptation.SETTINGS.get(stage, Settings),
     }
 
@@ -56,6 +72,9 @@ def current_name(name: str, train: type[Settings]) -> str:
     return f"train.{field}" if group == "agent" and has(train, field) else name
 
 
+NAMES = {"agent": str, "pixels": bool}  # groups that can be named without their settings
+
+
 def by_name(overrides: Mapping[str, Any]) -> dict[str, Any]:
     """What the user says by dotted name: run settings come by name, other groups as dicts too."""
     values: dict[str, Any] = {}
@@ -64,7 +83,8 @@ def by_name(overrides: Mapping[str, Any]) -> dict[str, Any]:
         if dot or isinstance(value, Mapping):
             choose("group of settings", group, dict.fromkeys(GROUPS))
             values |= {key: value} if dot else {f"{key}.{name}": v for name, v in value.items()}
-        elif key in GROUPS and not (key == "agent" and isinstance(value, str)):
+            values |= {"run.pixels": True} if key == "pixels" else {}
+        elif key in GROUPS and not isinstance(value, NAMES.get(key, ())):
             raise InputError(f"{key} settings are {value!r}; they must be a dict")
         else:
             values[f"run.{key}"] = value
@@ -96,7 +116,8 @@ def resolve(
         possible = spec.agents if stage == "pretrain" else agents_for(spec, controller)
         agent = user["run.agent"]
         choose("agent", agent, dict.fromkeys(possible))
-    classes = setting_classes(method, env, agent, stage)
+    pixels = bool(user.get("run.pixels", "run.pixels" in inherited))
+    classes = setting_classes(method, env, agent, stage, pixels)
     user = {current_name(name, classes["train"]): value for name, value in user.items()}
     for name in FIXED[stage].intersection(user):
         raise InputError(f"{name.removeprefix('run.')} cannot be chosen: {stage} says what it is")
@@ -104,6 +125,9 @@ def resolve(
         raise InputError(
             f"env is {env!r}, a task; skills are discovered without one; allowed: {', '.join(ENVS)}"
         )
+    if pixels and spec.make_pixels is None:
+        seen = ", ".join(name for name, other in ENVS.items() if other.make_pixels)
+        raise InputError(f"pixels is True, but {env} has no images; environments with: {seen}")
     agent = agent or next(iter(spec.agents))
     config_class = classes["method"]
     assert issubclass(config_class, MethodConfig)
@@ -112,9 +136,10 @@ def resolve(
         sourced("the command", run__stage=stage),
         sourced(f"usual for {env}", run__agent=agent),
         spec.values,
-        *(tuned(config_class, family) for family in spec.families),
+        *(tuned(config_class, family) for family in (*spec.families, *["pixels"] * pixels)),
         choose("preset", preset, spec.presets),
         spec.agents[agent][preset],
+        *([spec.pixels[preset], PIXEL_STAGES[stage]] if pixels else []),
         inherited,
     ]
     values: Values = {}
@@ -150,6 +175,8 @@ def checked(config: Config) -> Config:
         raise InputError(f"space is {space!r}; allowed for {method}: {', '.join(allowed)}")
     assert isinstance(config.method, MethodConfig)
     config.method.check_space(space)
+    if config.run.pixels:
+        config.method.check_pixels()
     return config
 
 
@@ -161,7 +188,8 @@ def from_json(data: Mapping[str, Mapping[str, Any]], sources: Mapping[str, str])
         file = "give its file with --method-file"
         raise UnknownMethodError(f"method is {method!r}, which is not built in: {file}")
     run.setdefault("agent", next(iter(env_spec(run["env"]).agents)))
-    classes = setting_classes(method, run["env"], run["agent"], stage)
+    pixels = run.get("pixels", False)
+    classes = setting_classes(method, run["env"], run["agent"], stage, pixels)
     values = {
         current_name(f"{group}.{name}", classes["train"]): Setting(value, "")
         for group, settings in {**data, "run": run}.items()

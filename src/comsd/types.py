@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float32]
 Mask = NDArray[np.bool_]
-PolicyFn = Callable[[Array], Array]  # observations of all environments (N, ...) -> actions (N, A)
+# From observations of all environments (N, ...) to actions (N, A).
+PolicyFn = Callable[[NDArray[Any]], Array]
 
 Metrics = dict[str, "Tensor"]
 """Figures by `group/name`, left on their device; the logger takes the mean."""
@@ -27,6 +28,7 @@ class ObsSpec(NamedTuple):
     dtype: str  # of NumPy, such as float32, or uint8 for images
     mean: NDArray[Any]  # fixed statistics for networks that want normalised input
     std: NDArray[Any]
+    frames: int = 1  # that are stacked along the first axis, oldest first, if these are images
 
     @property
     def dim(self) -> int:

@@ -48,15 +48,16 @@ class ActorCritic(OffPolicyAgent):
         super().__init__(config, encoder or Identity(obs))
         self.space, self.obs = space, obs
         features, hidden = self.encoder.spec.dim, config.hidden
-        self.actor = MLP(features + space.dim, hidden, hidden, self.outputs * actions, norm=True)
-        self.critic = CRITICS[critic](features, space.dim, actions, hidden)
+        narrow = self.encoder.bottleneck
+        widths = (narrow, hidden, hidden) if narrow else (hidden, hidden)
+        self.actor = MLP(features + space.dim, *widths, self.outputs * actions, norm=True)
+        self.critic = CRITICS[critic](features, space.dim, actions, hidden, narrow)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
         self.optimizers: dict[str, torch.optim.Optimizer] = {
             "actor": adam(self.actor.parameters(), config.lr),
             "critic": adam(self.critic.parameters(), config.lr),
         }
-        encoded = list(self.encoder.parameters()) if config.encoder_from != "none" else []
-        if encoded:
+        if encoded := self.encoder_parameters():
             self.optimizers["encoder"] = adam(encoded, config.lr)
 
     @abstractmethod

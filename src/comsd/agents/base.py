@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from comsd.config import Settings, setting
-from comsd.encoders import EncodedBatch, Encoder, EncoderFrom
+from comsd.encoders import OBSERVATIONS, EncodedBatch, Encoder, EncoderFrom, plain_spec
 from comsd.errors import InputError
-from comsd.nn import load_optimizer, optimizer_state
+from comsd.nn import Bottleneck, HasPrecision, load_optimizer, optimizer_state
 from comsd.types import Array, Batch, Metrics, ObsSpec, PolicyFn
 
 Rows = TypeVar("Rows", Tensor, NDArray[Any])
@@ -81,7 +82,7 @@ class Policy(nn.Module):
         return next(self.parameters()).device
 
 
-class OffPolicyAgent(nn.Module):
+class OffPolicyAgent(HasPrecision):
     """What off-policy training asks of an agent."""
 
     optimizers: dict[str, torch.optim.Optimizer]  # `encoder` among them if it is trained
@@ -89,6 +90,21 @@ class OffPolicyAgent(nn.Module):
     def __init__(self, config: OffPolicyConfig, encoder: Encoder) -> None:
         super().__init__()
         self.config, self.encoder = config, encoder
+        narrow, features = encoder.bottleneck, encoder.spec.dim
+        # Of images, methods see what this makes of the features; their loss trains it.
+        self.method_bottleneck = Bottleneck(features, narrow) if narrow else nn.Identity()
+
+    @property
+    def method_spec(self) -> ObsSpec:
+        """What a method sees in place of observations."""
+        narrow = self.encoder.bottleneck
+        return plain_spec(narrow) if narrow else self.encoder.spec
+
+    def encoder_parameters(self) -> list[nn.Parameter]:
+        """What `optimizers["encoder"]` is to train; nothing for states."""
+        frozen = self.config.encoder_from == "none"
+        convolutions = [] if frozen else list(self.encoder.parameters())
+        return [*convolutions, *self.method_bottleneck.parameters()]
 
     @property
     @abstractmethod
@@ -116,10 +132,14 @@ class OffPolicyAgent(nn.Module):
     def compile_losses(self) -> None:
         """Replace the losses by the same functions under torch.compile."""
 
-    def encode(self, batch: Batch) -> EncodedBatch:
-        """Features in place of observations."""
-        optimizer = self.optimizers.get("encoder")
-        return EncodedBatch(batch, self.encoder, optimizer, self.config.encoder_from)
+    def encode(self, batch: Batch, reads: Collection[str] = OBSERVATIONS) -> EncodedBatch:
+        """Features in place of observations; reads: of which the method needs them."""
+        optimizer, trained_by = self.optimizers.get("encoder"), self.config.encoder_from
+        parts = self.encoder, self.method_bottleneck, optimizer
+        return EncodedBatch(batch, *parts, trained_by, reads, self.bf16)
+
+    def set_step(self, steps: int) -> None:
+        """Adjust what depends on the environment steps done so far."""
 
     def optimizer_state(self) -> dict[str, Any]:
         return {name: optimizer_state(optimizer) for name, optimizer in self.optimizers.items()}
@@ -135,7 +155,7 @@ def make_policy_fn(policy: Policy, skill: Tensor, rng: np.random.Generator | Non
     skill = skill.to(device, torch.float32)
 
     @torch.no_grad()
-    def policy_fn(obs: Array) -> Array:
+    def policy_fn(obs: NDArray[Any]) -> Array:
         rows = torch.from_numpy(obs).to(device)
         if rng is None:
             return policy.mean_action(rows, skill).cpu().numpy()

@@ -1,4 +1,8 @@
-"""The critic of DrQ-v2: twin values (B, 2) of features, skill and action on a shared trunk."""
+"""The critic of DrQ-v2: twin values (B, 2) of features, skill and action on a shared trunk.
+
+states   [s, z, a] -> H, LayerNorm, tanh -> twice: H, ReLU -> Q
+images   [x, z] -> 50, LayerNorm, tanh; with a -> twice: H, ReLU, H, ReLU -> Q
+"""
 
 from __future__ import annotations
 
@@ -7,38 +11,49 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from comsd.nn import MLP, Network, linear
+from comsd.nn import MLP, Bottleneck
 from comsd.skills import SkillSpace
 
 
 class Critic(nn.Module):
-    """A trunk with LayerNorm and tanh, and heads of one hidden layer (DrQ-v2)."""
+    """A trunk with LayerNorm and tanh, and heads (DrQ-v2).
+
+    Of images the trunk is a bottleneck, which the action joins after it; of states it sees all.
+    """
 
     spaces: ClassVar[tuple[type[SkillSpace], ...]] = (SkillSpace,)  # whose skills it can take
-    trunk: Trunk
+    trunk: Bottleneck
 
     def forward(self, obs: Tensor, skill: Tensor, action: Tensor) -> Tensor:
         """Twin values, (B, 2)."""
         raise AssertionError("a form says how")
 
 
-class Trunk(Network):
-    """The first layer, shared by all heads."""
-
-    def __init__(self, fan_in: int, width: int) -> None:
-        super().__init__()
-        self.hidden = nn.Sequential(linear(fan_in, width), nn.LayerNorm(width), nn.Tanh())
-        self.out = nn.Identity()
-
-
 class TwinCritic(Critic):
-    """Two heads on one trunk that sees all."""
+    """Two heads on one trunk."""
 
-    def __init__(self, obs: int, skill: int, actions: int, hidden: int, out: int = 1) -> None:
+    def __init__(
+        self,
+        obs: int,
+        skill: int,
+        actions: int,
+        hidden: int,
+        bottleneck: int | None = None,
+        out: int = 1,
+    ) -> None:
         super().__init__()
-        self.trunk = Trunk(obs + skill + actions, hidden)
-        self.q1, self.q2 = MLP(hidden, hidden, out), MLP(hidden, hidden, out)
+        self.late_action = bottleneck is not None
+        if bottleneck is None:
+            self.trunk = Bottleneck(obs + skill + actions, hidden)
+            sizes = hidden, hidden, out
+        else:
+            self.trunk = Bottleneck(obs + skill, bottleneck)
+            sizes = bottleneck + actions, hidden, hidden, out
+        self.q1, self.q2 = MLP(*sizes), MLP(*sizes)
 
     def forward(self, obs: Tensor, skill: Tensor, action: Tensor) -> Tensor:
-        h = self.trunk(torch.cat([obs, skill, action], -1))
+        if self.late_action:
+            h = torch.cat([self.trunk(torch.cat([obs, skill], -1)), action], -1)
+        else:
+            h = self.trunk(torch.cat([obs, skill, action], -1))
         return torch.cat([self.q1(h), self.q2(h)], -1)

@@ -12,16 +12,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from comsd.agents.critic import Critic, Trunk, TwinCritic
-from comsd.nn import MLP
+from comsd.agents.critic import Critic, TwinCritic
+from comsd.nn import MLP, Bottleneck
 from comsd.skills import OneHot
 
 
 class SuccessorCritic(TwinCritic):
     """Both heads give a vector psi, which the skill turns into a value."""
 
-    def __init__(self, obs: int, skill: int, actions: int, hidden: int) -> None:
-        super().__init__(obs, skill, actions, hidden, out=skill)
+    def __init__(
+        self, obs: int, skill: int, actions: int, hidden: int, bottleneck: int | None = None
+    ) -> None:
+        super().__init__(obs, skill, actions, hidden, bottleneck, out=skill)
 
     def forward(self, obs: Tensor, skill: Tensor, action: Tensor) -> Tensor:
         psi = super().forward(obs, skill, action).unflatten(-1, (2, -1))  # (B, 2, Z)
@@ -37,17 +39,29 @@ class PerSkillCritic(Critic):
 
     spaces = (OneHot,)
 
-    def __init__(self, obs: int, skill: int, actions: int, hidden: int) -> None:
+    def __init__(
+        self, obs: int, skill: int, actions: int, hidden: int, bottleneck: int | None = None
+    ) -> None:
         super().__init__()
-        width = max(1, hidden // 2)  # as in CeSD's code, 512 below heads of 1024
-        self.trunk = Trunk(obs + actions, width)
-        self.q1 = nn.ModuleList(MLP(width, hidden, 1) for _ in range(skill))
-        self.q2 = nn.ModuleList(MLP(width, hidden, 1) for _ in range(skill))
+        self.late_action = bottleneck is not None
+        if bottleneck is None:
+            width = max(1, hidden // 2)  # as in CeSD's code, 512 below heads of 1024
+            self.trunk = Bottleneck(obs + actions, width)
+            sizes = width, hidden, 1
+        else:
+            self.trunk = Bottleneck(obs, bottleneck)
+            sizes = bottleneck + actions, hidden, hidden, 1
+        self.q1 = nn.ModuleList(MLP(*sizes) for _ in range(skill))
+        self.q2 = nn.ModuleList(MLP(*sizes) for _ in range(skill))
 
     def forward(self, obs: Tensor, skill: Tensor, action: Tensor) -> Tensor:
         index = skill.argmax(-1)
         order, sizes = index.argsort(), index.bincount(minlength=len(self.q1)).tolist()
-        pieces = self.trunk(torch.cat([obs, action], -1))[order].split(sizes)
+        if self.late_action:
+            h = torch.cat([self.trunk(obs), action], -1)
+        else:
+            h = self.trunk(torch.cat([obs, action], -1))
+        pieces = h[order].split(sizes)
         values = [
             torch.cat([q1(piece), q2(piece)], -1)
             for q1, q2, piece in zip(self.q1, self.q2, pieces, strict=True)
@@ -55,7 +69,7 @@ class PerSkillCritic(Critic):
         return torch.cat(values)[order.argsort()]
 
 
-CRITICS: dict[str, type[Critic]] = {  # of (features, skill, actions, hidden)
+CRITICS: dict[str, type[Critic]] = {  # of (features, skill, actions, hidden, bottleneck)
     "plain": TwinCritic,
     "successor": SuccessorCritic,
     "per-skill": PerSkillCritic,

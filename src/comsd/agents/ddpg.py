@@ -2,6 +2,7 @@
 
 actor    [s, z]    -> H, LayerNorm, tanh -> H, ReLU -> tanh = mu
 critic   [s, z, a] -> H, LayerNorm, tanh -> twice: H, ReLU -> Q      (other forms: critics.py)
+images   [x, z]    -> 50, LayerNorm, tanh -> H, ReLU -> H, ReLU -> tanh = mu
 target   y = r + d * min(Q1', Q2')(s', z, a'),    a' = mu(s', z) + clipped noise
 losses   E[(Q1 - y)^2 + (Q2 - y)^2] and E[-min(Q1, Q2)(s, z, mu(s, z) + clipped noise)]
 """
@@ -19,20 +20,34 @@ from comsd.agents.base import EDGE, Policy
 from comsd.config import setting
 from comsd.encoders import Encoder
 from comsd.nn import MLP, optimizer_step, soft_update
+from comsd.skills import SkillSpace
 from comsd.types import Array, Batch, Metrics, ObsSpec
 
 
 @dataclass(frozen=True)
 class DDPGConfig(ActorCriticConfig):
     noise: float = setting(0.2, "standard deviation of the exploration noise", PAPER, low=0)
+    noise_start: float = setting(
+        1.0, "its value at the first step, if noise_steps is not 0", "DrQ-v2's code", low=0
+    )
+    noise_steps: int = setting(
+        0, "environment steps in which it falls from noise_start; 0: it is constant", "URLB", low=0
+    )
     noise_clip: float = setting(0.3, "bound of the noise in the losses", PAPER, low=0)
+
+
+@dataclass
+class Noise:
+    """Exploration noise, which agent and policy share."""
+
+    std: float
 
 
 class DeterministicPolicy(Policy):
     """mu(s, z); sampling adds Gaussian noise."""
 
     def __init__(
-        self, encoder: Encoder, actor: MLP, obs: ObsSpec, skill_dim: int, noise: float
+        self, encoder: Encoder, actor: MLP, obs: ObsSpec, skill_dim: int, noise: Noise
     ) -> None:
         super().__init__(obs, skill_dim)
         self.encoder, self.noise = encoder, noise
@@ -45,7 +60,7 @@ class DeterministicPolicy(Policy):
     def sample(self, obs: Tensor, skill: Tensor, rng: np.random.Generator) -> Array:
         mean = self.mean_action(obs, skill).cpu().numpy()
         noise = rng.standard_normal(mean.shape, dtype=np.float32)
-        return np.clip(mean + self.noise * noise, -EDGE, EDGE)
+        return np.clip(mean + self.noise.std * noise, -EDGE, EDGE)
 
 
 class DDPG(ActorCritic):
@@ -53,11 +68,27 @@ class DDPG(ActorCritic):
 
     config: DDPGConfig
 
+    def __init__(
+        self,
+        config: DDPGConfig,
+        space: SkillSpace,
+        obs: ObsSpec,
+        actions: int,
+        critic: str = "plain",  # its form
+        encoder: Encoder | None = None,
+    ) -> None:
+        super().__init__(config, space, obs, actions, critic, encoder)
+        self.noise = Noise(config.noise_start if config.noise_steps else config.noise)
+
     @property
     def policy(self) -> DeterministicPolicy:
-        return DeterministicPolicy(
-            self.encoder, self.actor, self.obs, self.space.dim, self.config.noise
-        )
+        return DeterministicPolicy(self.encoder, self.actor, self.obs, self.space.dim, self.noise)
+
+    def set_step(self, steps: int) -> None:
+        """The exploration noise falls linearly."""
+        if (c := self.config).noise_steps:
+            done = min(1.0, steps / c.noise_steps)
+            self.noise.std = c.noise_start + done * (c.noise - c.noise_start)
 
     def update(
         self,
@@ -84,7 +115,7 @@ class DDPG(ActorCritic):
 
     def clipped_noise(self, n: int, like: Tensor, generator: torch.Generator) -> Tensor:
         """Noise for the actions inside the losses, (n, B, A)."""
-        std, bound = self.config.noise, self.config.noise_clip
+        std, bound = self.noise.std, self.config.noise_clip
         noise = torch.empty(n, *like.shape, dtype=like.dtype, device=like.device)
         return noise.normal_(0, std, generator=generator).clamp_(-bound, bound)
 

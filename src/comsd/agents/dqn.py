@@ -93,7 +93,7 @@ class DQN(OffPolicyAgent):
         self.register_buffer("candidates", torch.zeros(config.candidates, actions))
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
         self.optimizers = {"critic": adam(self.q.parameters(), config.lr)}
-        if config.encoder_from != "none" and (encoded := list(self.encoder.parameters())):
+        if encoded := self.encoder_parameters():
             self.optimizers["encoder"] = adam(encoded, config.lr)
 
     @property

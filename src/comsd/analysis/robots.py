@@ -17,7 +17,8 @@ import numpy as np
 from torch import Tensor
 
 from comsd.agents.base import Policy, make_policy_fn
-from comsd.config import choose
+from comsd.config import Settings, choose
+from comsd.envs.pixels import act_on_states
 from comsd.envs.specs import make_robot
 from comsd.evaluation.robots import SWEEPS, States, akd, skill_sweeps, sweep_metrics
 from comsd.files import Folder
@@ -46,10 +47,16 @@ class Motion:
     spin: Doubles
 
 
-def skill_motion(robot: str, policy: Policy, skills: Tensor) -> Motion:
-    """One roll-out per skill with mean actions, all from the same initial state."""
+def skill_motion(
+    robot: str, policy: Policy, skills: Tensor, pixels: Settings | None = None
+) -> Motion:
+    """One roll-out per skill with mean actions, all from the same initial state.
+
+    pixels: the settings of a run on images.
+    """
     env = make_robot(robot, [0] * len(skills), motion=True)
-    return record_motion(env, make_policy_fn(policy, skills, None))
+    policy_fn = make_policy_fn(policy, skills, None)
+    return record_motion(env, act_on_states(env, pixels or Settings(), policy_fn))
 
 
 def record_motion(env: RobotEnv, policy_fn: PolicyFn, length: int | None = None) -> Motion:
@@ -117,7 +124,8 @@ def analyse_robot(
 
     robot, policy, sweeps = load_robot(run.spec.name), run.policy, skill_sweeps(run.space)
     choose("sweep", sweep, {name: SWEEPS[name] for name in sweeps})
-    motions = {name: skill_motion(robot.name, policy, skills) for name, skills in sweeps.items()}
+    pixels = run.config.pixels
+    motions = {n: skill_motion(robot.name, policy, skills, pixels) for n, skills in sweeps.items()}
     names = {name: labels(run.space, name, skills) for name, skills in sweeps.items()}
     metrics: dict[str, float] = {}
     rows: list[SkillFigures] = []

@@ -6,9 +6,6 @@ wants to render starts a process with that variable set. A bad OpenGL may crash 
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -16,66 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
+from comsd.envs.rendering import failure, first_working
 from comsd.envs.simulation import Doubles
 from comsd.errors import RunError
 from comsd.files import Folder
 
-ADVICE = {  # OpenGL backends in the order of preference: what to install
-    "egl": "Debian, Ubuntu: apt install libegl1 libgl1-mesa-dri; Fedora: dnf install mesa-libEGL "
-    "mesa-dri-drivers",
-    "osmesa": "Debian, Ubuntu: apt install libosmesa6; Fedora: dnf install mesa-compat-libOSMesa",
-    "glfw": "needs a display; without one, Debian, Ubuntu: apt install xvfb, then xvfb-run comsd",
-}
-HEADLESS = ("egl", "osmesa")
-PATIENCE = 60  # seconds for a backend to answer
 FPS = 20
 SECONDS = 10
-
-PROBE = """
-import mujoco
-model = mujoco.MjModel.from_xml_string(
-    "<mujoco><worldbody><light pos='0 0 3'/><geom size='.3'/></worldbody></mujoco>"
-)
-data = mujoco.MjData(model)
-mujoco.mj_forward(model, data)
-with mujoco.Renderer(model, 32, 32) as renderer:
-    renderer.update_scene(data)
-    assert renderer.render().any(), "the picture is black"
-"""
-
-
-def environment(backend: str) -> dict[str, str]:
-    """The variables of a process that renders with a backend."""
-    inherited = {k: v for k, v in os.environ.items() if k != "PYOPENGL_PLATFORM"}
-    return {**inherited, "MUJOCO_GL": backend}
-
-
-def failure(backend: str, *argv: str, patience: float | None = None) -> str | None:
-    """Run Python with a backend; what went wrong in one line, if anything did."""
-    try:
-        done = subprocess.run(
-            [sys.executable, *argv],
-            env=environment(backend),
-            capture_output=True,
-            text=True,
-            timeout=patience,
-        )
-    except subprocess.TimeoutExpired:
-        return f"no answer in {patience} seconds"
-    lines = done.stderr.strip().splitlines() or [f"the process ended with code {done.returncode}"]
-    return lines[-1] if done.returncode else None
-
-
-def problem(backend: str) -> str | None:
-    """Why a backend does not work here; None if it does."""
-    return failure(backend, "-c", PROBE, patience=PATIENCE)
-
-
-def first_working() -> str | None:
-    """The backend to render with: MUJOCO_GL if it is set, else egl, else osmesa."""
-    asked = os.environ.get("MUJOCO_GL", "").lower().strip()
-    candidates = (asked,) if asked in ADVICE else HEADLESS
-    return next((backend for backend in candidates if problem(backend) is None), None)
 
 
 def has_ffmpeg() -> bool:

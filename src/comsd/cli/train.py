@@ -38,10 +38,11 @@ def chosen(command: str, argv: list[str]) -> tuple[str, dict[str, Any]]:
         raise InputError(f"method is missing: {usage} --env ENV; allowed: {listing}")
     method, rest = argv[0], argv[1:]
     env, agent = peek_option(rest, "--env") or RunSettings.env, peek_option(rest, "--agent")
-    options = setting_options(method, env, agent)
+    pixels = "--pixels" in rest
+    options = setting_options(method, env, agent, pixels=pixels)
     if wants_help(rest):
         preset = peek_option(rest, "--preset") or RunSettings.preset
-        shown = resolve(method, env, preset, agent={"name": agent} if agent else {})
+        shown = resolve(method, env, preset, agent={"name": agent} if agent else {}, pixels=pixels)
         about = f"METHOD is one of {listing}.\nThe values below are those of {method} on {env}."
         show_help(usage, options, about, shown)
     _, given = parse(rest, options)
@@ -66,7 +67,8 @@ def pretrain(argv: list[str]) -> None:
 def config(argv: list[str]) -> None:
     shown = resolved(*chosen("config", argv))
     table = new_table("setting", "value", "source", "meaning")
-    for option in setting_options(shown.run.method, shown.run.env, shown.run.agent):
+    run = shown.run
+    for option in setting_options(run.method, run.env, run.agent, pixels=run.pixels):
         if name := option.setting:
             shown_name = option.name.removeprefix("--").replace("-", "_")
             value, source = str(attrgetter(name)(shown)), shown.sources[name]
@@ -117,7 +119,8 @@ def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
         usual = choose("controller", controller, CONTROLLERS)
         agent = usual if controller == "discrete" else agent or usual
         chosen["adapt.controller"] = controller
-    options = setting_options("task", task, agent, stage)
+    pixels = source.config.run.pixels if source is not None else "--pixels" in rest
+    options = setting_options("task", task, agent, stage, pixels)
     if wants_help(rest):
         assert source is not None
         resolver = resolve_finetune if command == "finetune" else resolve_combine

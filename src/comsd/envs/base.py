@@ -13,7 +13,7 @@ from comsd.types import Array, Mask, ObsSpec
 class Step(NamedTuple):
     """Results of one action in each of `num_envs` environments. Read only: arrays may be shared."""
 
-    obs: Array  # (N, ...)  the true next observation, also where the episode ended
+    obs: NDArray[Any]  # (N, ...)  the true next observation, also where the episode ended
     reward: NDArray[np.floating]  # (N,)  of the task; zeros without one
     terminated: Mask  # (N,)  in a terminal state: no future reward
     truncated: Mask  # (N,)  by the time limit: bootstrap from `obs`
@@ -35,7 +35,7 @@ class Env(Protocol):
     horizon: int  # time limit of an episode, in steps
     repeat: int  # simulation steps per `step`
 
-    def reset(self, where: Mask | None = None) -> Array:
+    def reset(self, where: Mask | None = None) -> NDArray[Any]:
         """Start new episodes where the mask (N,) is True, by default everywhere.
 
         Returns the observations of all environments; the others are not affected.

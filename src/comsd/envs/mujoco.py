@@ -49,6 +49,7 @@ class Robot(ABC):
     name: ClassVar[str]
     substeps: ClassVar[int]  # physics steps per control step
     fields: ClassVar[tuple[str, ...]]  # of mjData, that observations and rewards need
+    camera: ClassVar[int] = 0  # of the model, whose images are observations
     spin_unit: ClassVar[str]
     recipe: Recipe  # of observations
     tasks: dict[str, RewardFn]

@@ -157,6 +157,7 @@ class Quadruped(Robot):
     name = "quadruped"
     substeps = 4
     fields = ("qpos", "qvel", "act", "xmat", "sensordata")
+    camera = 2  # as in URLB: from the side, moving along
     spin_unit = "rad/s"
 
     def __init__(self) -> None:

@@ -37,12 +37,14 @@ class SkillEnv:
         which take their mean actions without it.
         """
         self.env, self.policy_fn_of, self.space, self.rng = env, policy_fn_of, space, rng
-        self.repeat, self.discount, self.decode = hold, discount, decode
+        self.hold, self.discount, self.decode = hold, discount, decode
+        self.repeat = hold * env.repeat
         self.num_envs, self.obs_spec, self.action_dim = env.num_envs, env.obs_spec, space.dim
         self.horizon = -(-env.horizon // hold)
-        self.obs: Array = np.zeros((env.num_envs, *env.obs_spec.shape), np.float32)
+        shape = env.num_envs, *env.obs_spec.shape
+        self.obs: NDArray[Any] = np.zeros(shape, env.obs_spec.dtype)
 
-    def reset(self, where: Mask | None = None) -> Array:
+    def reset(self, where: Mask | None = None) -> NDArray[Any]:
         self.obs = self.env.reset(where)
         return self.obs
 
@@ -51,7 +53,7 @@ class SkillEnv:
         policy_fn = self.policy_fn_of(self.space.decode(skill) if self.decode else skill, self.rng)
         step = self.env.step(policy_fn(self.obs))
         total, weight = step.reward.astype(np.float64), self.discount
-        for _ in range(self.repeat - 1):
+        for _ in range(self.hold - 1):
             if step.ended.any():
                 break
             step = self.env.step(policy_fn(step.obs))

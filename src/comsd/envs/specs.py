@@ -6,11 +6,12 @@ Listing them is quick: MuJoCo is imported when the first robot is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from comsd.config import Setting, choose, sourced
+from comsd.encoders import PixelSettings
 from comsd.envs import maze
 from comsd.envs.base import Env
 
@@ -31,6 +32,8 @@ class EnvSpec:
     presets: dict[str, Values]  # run.* and method.* of each preset
     agents: dict[str, dict[str, Values]]  # the default first; agent -> preset -> agent.*, train.*
     tasks: tuple[str, ...] = ()  # environments with the same body and a reward
+    make_pixels: Callable[[int, int, PixelSettings], Env] | None = None  # the same, seen as images
+    pixels: dict[str, Values] = field(default_factory=dict)  # what images change in each preset
 
 
 OURS = "ours"
@@ -138,6 +141,20 @@ ROBOT_PPO = {
 }
 
 
+DRQV2 = "DrQ-v2's code"
+SMALL = "for one CPU core; docs/pixels.md"
+PIXEL_AGENT: dict[str, Values] = {  # steps are the environment's, two per action
+    "paper": sourced(DRQV2, agent__lr=1e-4, train__batch_size=256, train__update_every=4),
+    "lite": sourced(SMALL, pixels__size=48, pixels__render="fast", pixels__pad=2)
+    | sourced(SMALL, pixels__channels=16, pixels__strides="2,2,1,1")
+    | sourced(SMALL, agent__lr=3e-4, train__batch_size=128, train__update_every=4),
+    "smoke": sourced(TESTS, pixels__size=24, pixels__render="fast", pixels__pad=1)
+    | sourced(TESTS, pixels__channels=8, pixels__strides="2,1,1", pixels__features=16)
+    | sourced(TESTS, agent__lr=3e-4, train__batch_size=16, train__update_every=8),
+}
+PIXEL_PRETRAINING = PIXEL_AGENT | {"lite": PIXEL_AGENT["lite"] | sourced(SMALL, run__steps=200_000)}
+
+
 def make_robot(
     name: str, seeds: Sequence[int], task: str | None = None, *, motion: bool = False
 ) -> RobotEnv:
@@ -146,6 +163,14 @@ def make_robot(
     from comsd.envs.robots import load_robot
 
     return RobotEnv(load_robot(name), task, seeds, motion=motion)
+
+
+def make_robot_pixels(
+    name: str, task: str | None, num_envs: int, seed: int, settings: PixelSettings
+) -> Env:
+    from comsd.envs.pixels import robot_pixels
+
+    return robot_pixels(make_robot(name, range(seed, seed + num_envs), task), settings)
 
 
 def make_task(name: str, num_envs: int = 1, seed: int = 0) -> RobotEnv:
@@ -168,6 +193,8 @@ def robot_spec(name: str) -> EnvSpec:
         presets=ROBOT_PRESETS,
         agents={"ddpg": ROBOT_OFF_POLICY, "ppo": ROBOT_PPO, "sac": ROBOT_OFF_POLICY},
         tasks=tuple(f"{name}_{task}" for task in ROBOT_TASKS[name]),
+        make_pixels=partial(make_robot_pixels, name, None),
+        pixels=PIXEL_PRETRAINING,
     )
 
 
@@ -183,6 +210,8 @@ def task_spec(domain: str, task: str) -> EnvSpec:
         | sourced(OURS, run__log_every=1000, run__checkpoint_every=10_000),
         presets=TASK_PRESETS,
         agents={"ddpg": ROBOT_OFF_POLICY, "sac": ROBOT_OFF_POLICY, "dqn": ROBOT_DQN},
+        make_pixels=partial(make_robot_pixels, domain, task),
+        pixels=PIXEL_AGENT,
     )
 
 

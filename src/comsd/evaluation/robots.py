@@ -10,14 +10,15 @@ identification  share of roll-outs that the nearest centroid assigns to their sk
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from comsd.agents.base import Policy, make_policy_fn
+from comsd.agents.base import OffPolicyAgent, Policy, make_policy_fn
+from comsd.envs.pixels import act_on_states
 from comsd.envs.specs import make_robot
 from comsd.errors import InputError
 from comsd.evaluation.base import Evaluator, Values, policy_fn_of
@@ -128,6 +129,8 @@ class RobotEvaluator(Evaluator):
         """The states after each step, from the initial state of a seed; (skills, length, O)."""
         env = make_robot(self.run.spec.name, [seed] * len(skills))
         policy_fn = policy_fn_of(env, policy, skills, self.rng)
+        if policy is not None:
+            policy_fn = act_on_states(env, self.run.config.pixels, policy_fn)
         steps = rollout(env, policy_fn, length, stopped=self.stopped)
         return np.stack([step.next_obs for step in steps], 1)
 
@@ -143,9 +146,9 @@ class RobotEvaluator(Evaluator):
     def training_metrics(self, trainer: Trainer) -> Values:
         name, policy = self.training_sweep, trainer.policy
         states = self.states(policy, self.sweeps[name], seed=0)
-        return sweep_metrics(name, states) | self.held_out(policy, trainer.method)
+        return sweep_metrics(name, states) | self.held_out(policy, trainer.method, trainer.agent)
 
-    def held_out(self, policy: Policy, method: Method) -> Values:
+    def held_out(self, policy: Policy, method: Method, agent: Any = None) -> Values:
         """Does the representation generalise to skills and transitions it was not trained on?
 
         One fresh episode per environment, with new skills and the exploration noise of training. Of
@@ -158,10 +161,10 @@ class RobotEvaluator(Evaluator):
         n_step: int = getattr(train, "n_step", 1)
         rng = np.random.default_rng(self.seed)
         skill = self.space.sample(env.num_envs, rng)
-        obs, reward = torch.zeros(env.num_envs, *env.obs_spec.shape), torch.zeros(env.num_envs)
+        obs, reward = torch.from_numpy(env.reset()), torch.zeros(env.num_envs)
         action = torch.zeros(env.num_envs, env.action_dim)
         blank = Batch(obs, action, obs, obs, skill, reward, reward)
-        if skill_scores(method, blank, policy.device) is None:  # known without the roll-outs
+        if skill_scores(method, blank, policy.device, agent) is None:  # known without the roll-outs
             return {}
         policy_fn = make_policy_fn(policy, skill, rng)
         segment: list[Transition] = []
@@ -178,7 +181,7 @@ class RobotEvaluator(Evaluator):
         if not batches:  # all episodes terminated early
             return {}
         batch = Batch(*(torch.cat(column) for column in zip(*batches, strict=True)))
-        scores = skill_scores(method, batch, policy.device)
+        scores = skill_scores(method, batch, policy.device, agent)
         assert scores is not None
         return {
             "held_out_retrieval": retrieval(scores.cpu(), batch.skill).item(),
@@ -235,9 +238,15 @@ def sample_transition(
 
 
 @torch.no_grad()
-def skill_scores(method: Method, batch: Batch, device: torch.device) -> Tensor | None:
+def skill_scores(
+    method: Method, batch: Batch, device: torch.device, agent: Any = None
+) -> Tensor | None:
+    """agent: whose encoder the method sees observations through, if there is one."""
     training = method.training
+    batch = Batch(*(column.to(device) for column in batch))
+    if isinstance(agent, OffPolicyAgent):
+        batch = agent.encode(batch, method.reads).for_method
     method.eval()
-    scores = method.skill_scores(Batch(*(column.to(device) for column in batch)))
+    scores = method.skill_scores(batch)
     method.train(training)
     return scores

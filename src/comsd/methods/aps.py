@@ -55,6 +55,7 @@ class APS(Method):
     progress_metrics = {"aps/r_ent": "r_ent", "aps/r_sf": "r_sf"}
     config: APSConfig
     spaces = (Sphere, OneHot)  # unit vectors
+    reads = ("next_obs",)
     critic = "successor"  # Eq. 6
     finetuning_rule = "regress"
 

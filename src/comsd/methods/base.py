@@ -44,12 +44,23 @@ class MethodConfig(Settings):
     on_policy: ClassVar[dict[str, str]] = {}
     """Settings and the choice without which rows teach other skills than the one that acted."""
 
+    states_only: ClassVar[dict[str, str]] = {}
+    """Settings and the choice that has no meaning for images."""
+
     def rows_needed(self) -> dict[str, int]:
         """Settings and how many rows each needs at least in a batch that is rewarded."""
         return {}
 
     def check_space(self, kind: str) -> None:
         """Raise InputError where a choice has no meaning for this kind of skills."""
+
+    def check_pixels(self) -> None:
+        """Raise InputError where a choice has no meaning for images."""
+        for name, choice in self.states_only.items():
+            if getattr(self, name) == choice:
+                raise InputError(
+                    f"method.{name} is {choice!r}, which is for states, not for pixels"
+                )
 
     def check_rows(self, rows: int, what: str) -> None:
         """Raise InputError where so few rows cannot be rewarded; `what` says which they are."""
@@ -74,6 +85,7 @@ class Method(nn.Module):
     critic: ClassVar[str] = "plain"  # its form, a key of `comsd.agents.critics.CRITICS`
     finetuning_rule: ClassVar[str] = "fixed"  # a rule of docs/adaptation.md
     flag_orders_skills: ClassVar[bool] = False  # are skills swept along the flag?
+    reads: tuple[str, ...] = ("obs", "next_obs", "one_step_obs")  # observations; fewer are faster
 
     def __init__(self, config: MethodConfig, space: SkillSpace, obs: ObsSpec) -> None:
         """obs: describes the encoder's features, which are the observations for states."""

@@ -66,6 +66,7 @@ class BeCL(Method):
     config: BeCLConfig
     finetuning_rule = "random"
     spaces = (OneHot,)
+    reads = ("next_obs",)
     reward_uses_order = True  # the positive is the next row of the same skill
 
     def __init__(self, config: BeCLConfig, space: SkillSpace, obs: ObsSpec) -> None:

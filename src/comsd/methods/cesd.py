@@ -81,6 +81,7 @@ class CeSD(Method):
     def __init__(self, config: CeSDConfig, space: SkillSpace, obs: ObsSpec) -> None:
         super().__init__(config, space, obs)
         self.encoder = ContrastiveEncoder(obs, space, config)
+        self.reads = self.encoder.reads
         self.prototypes = nn.Parameter(nn.init.orthogonal_(torch.empty(space.dim, space.dim)))
         self.entropy = ParticleEntropy(config.k, "log1p", "variance")
 
@@ -104,8 +105,9 @@ class CeSD(Method):
         return F.cross_entropy(self.logits(embedded.state), q)  # Eq. 3
 
     def loss(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
-        nce, proto = self.encoder.loss(features.embedded), self.prototype_loss(features.embedded)
-        return nce + proto, {"cesd/nce": nce.detach(), "cesd/proto": proto.detach()}
+        nce, terms = self.encoder.losses(features.embedded, "cesd")
+        proto = self.prototype_loss(features.embedded)
+        return nce + proto, terms | {"cesd/proto": proto.detach()}
 
     def reward(self, batch: Batch, features: Features) -> tuple[Tensor, Metrics]:
         embedded, partition = features

@@ -45,14 +45,14 @@ class CIC(Method):
         super().__init__(config, space, obs)
         c = config
         self.encoder = ContrastiveEncoder(obs, space, c)  # g_s, g_p, g_z
+        self.reads = self.encoder.reads
         self.entropy = ParticleEntropy(c.k, "log1p", "variance")
 
     def embed(self, batch: Batch) -> ContrastiveFeatures:
         return self.encoder(batch)
 
     def loss(self, batch: Batch, features: ContrastiveFeatures) -> tuple[Tensor, Metrics]:
-        nce = self.encoder.loss(features)
-        return nce, {"cic/nce": nce.detach()}
+        return self.encoder.losses(features, "cic")
 
     def reward(self, batch: Batch, features: ContrastiveFeatures) -> tuple[Tensor, Metrics]:
         reward = self.entropy(features.next_state)

@@ -29,6 +29,7 @@ from comsd.skills import SkillSpace
 from comsd.types import Batch, Metrics, ObsSpec
 
 PAPER, ERRATUM = "paper, hyper-parameter table", "paper, Eq. 11 with the clamp's bounds in order"
+IMAGES = "paper, Sec. V-M and a commented line of its table, for Cheetah"
 NARROW = sourced(PAPER, f_low=1 / 3, f_high=2 / 3)
 
 
@@ -56,6 +57,8 @@ class ComSDConfig(ContrastiveConfig):
         if not (self.diversity or self.exploration):
             raise InputError("diversity and exploration cannot both be off: no reward is left")
 
+    states_only = {"knn": "observation"}
+
     def rows_needed(self) -> dict[str, int]:
         return {"k": self.k + (self.knn_form == "log")} if self.exploration else {}
 
@@ -71,6 +74,7 @@ class ComSDConfig(ContrastiveConfig):
         "quadruped": {"alpha": Setting(1e-3, PAPER)},
         "hopper": {"alpha": Setting(1.25, PAPER), **NARROW},
         "cheetah": {"alpha": Setting(1.0, PAPER), **NARROW},
+        "pixels": sourced(IMAGES, alpha=5e-3, neighbour_weight=1.0),
     }
 
 
@@ -88,18 +92,18 @@ class ComSD(Method):
         self.contrasts = c.diversity or (c.exploration and c.knn in ("embedding", "trajectory"))
         if self.contrasts:
             self.encoder = ContrastiveEncoder(obs, space, c)  # Eq. 6, 7
+            self.reads = tuple({*self.encoder.reads, "next_obs"})
         if c.exploration:
             self.entropy = ParticleEntropy(c.k, c.knn_form, c.knn_scale)
             if c.knn == "frozen-random":
-                self.f_frozen = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
-                self.f_frozen.requires_grad_(False)
+                frozen = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
+                self.f_frozen = frozen.requires_grad_(False)
 
     def embed(self, batch: Batch) -> ContrastiveFeatures | None:
         return self.encoder(batch) if self.contrasts else None
 
     def loss(self, batch: Batch, features: ContrastiveFeatures) -> tuple[Tensor, Metrics]:
-        nce = self.encoder.loss(features)
-        return nce, {"comsd/nce": nce.detach()}
+        return self.encoder.losses(features, "comsd")
 
     def beta(self, skill: Tensor) -> Tensor:
         """Eq. 11: the line through (f_low, w_low) and (f_high, w_high), clamped to the weights."""

@@ -2,6 +2,7 @@
 
     q(tau, z) = exp(cos(f1(tau), f2(z)) / T)                        Eq. 6 of ComSD
     L_nce     = log q(tau_i, z_i) - log mean_j q(tau_j, z_i)        Eq. 7, maximised
+    L_nb      = the same with (s, s') in place of (tau, z)          Sec. V-M, for images
 
 tau is the pair (s, s'), s' a window of n steps or a single one later (`tau`).
 """
@@ -21,7 +22,7 @@ from comsd.errors import InputError
 from comsd.methods.base import MethodConfig
 from comsd.nn import MLP, Normalizer
 from comsd.skills import SkillSpace
-from comsd.types import Batch, ObsSpec
+from comsd.types import Batch, Metrics, ObsSpec
 
 CODE = "CIC's code"
 
@@ -43,6 +44,9 @@ class ContrastiveConfig(MethodConfig):
         "window",
         "s' of tau: after the n steps of a window, or after one, as the paper writes it",
         f"{CODE}, which the paper follows",
+    )
+    neighbour_weight: float = setting(
+        0.0, "weight of the contrast of neighbouring states, L_nb", "paper, Sec. V-M: images", low=0
     )
     k: int = setting(16, "nearest neighbours", CODE, low=2)
 
@@ -106,6 +110,8 @@ class ContrastiveEncoder(nn.Module):
         super().__init__()
         c, d = config, space.dim
         self.space, self.temperature, self.tau = space, c.temperature, c.tau
+        self.neighbour_weight = c.neighbour_weight
+        self.reads = ("obs", "next_obs") if c.tau == "window" else ("obs", "one_step_obs")
         self.constant = math.exp(1 / c.temperature) if c.denominator == "constant" else None
         self.normalizer = Normalizer(obs.mean, obs.std)
         self.state = MLP(obs.dim, c.hidden, c.hidden, d, init=c.init)
@@ -125,6 +131,21 @@ class ContrastiveEncoder(nn.Module):
     def loss(self, f: ContrastiveFeatures) -> Tensor:
         key = F.normalize(f.key, dim=-1)
         return info_nce(f.query, key, self.temperature, f.assignment, self.constant)  # Eq. 7
+
+    def neighbour_loss(self, f: ContrastiveFeatures) -> Tensor:
+        """Which s belongs to an s' (L_nb, negated)?"""
+        state, next_state = F.normalize(f.state, dim=-1), F.normalize(f.next_state, dim=-1)
+        return info_nce(next_state, state, self.temperature, left_out=self.constant)
+
+    def losses(self, f: ContrastiveFeatures, group: str) -> tuple[Tensor, Metrics]:
+        """What is minimised, and its terms for the log; group: the method's name."""
+        nce = self.loss(f)
+        terms = {f"{group}/nce": nce.detach()}
+        if not self.neighbour_weight:
+            return nce, terms
+        neighbours = self.neighbour_loss(f)
+        terms[f"{group}/nce_neighbours"] = neighbours.detach()
+        return nce + self.neighbour_weight * neighbours, terms
 
     def log_q(self, f: ContrastiveFeatures) -> Tensor:
         """(B,): log q of every transition with its own skill (Eq. 6)."""

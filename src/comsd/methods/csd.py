@@ -99,10 +99,11 @@ class CSD(Method):
 
     def surprise(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """-log q(ds | s) and the distance d without gradient, each (B,)."""
-        state = self.units(batch.obs)
+        # Of images: what is predicted must not learn to be easy to predict.
+        state, after = self.units(batch.obs.detach()), self.units(batch.one_step_obs.detach())
         mean, log_std = self.density(state).chunk(2, -1)
         log_std = log_std.clamp(*LOG_STD)
-        error = self.units(batch.one_step_obs) - state - mean
+        error = after - state - mean
         normal = (error / log_std.exp()).square() + math.log(2 * math.pi)
         nll = (normal / 2 + log_std).sum(-1)  # Eq. 1
         weighted = relative_weights(log_std.detach()) * error.detach().square()

@@ -42,6 +42,7 @@ class DIAYN(Method):
     progress_metrics = {"diayn/accuracy": "accuracy"}
     finetuning_rule = "resample"
     spaces = (OneHot,)
+    reads = ("next_obs",)
 
     def __init__(self, config: DIAYNConfig, space: SkillSpace, obs: ObsSpec) -> None:
         super().__init__(config, space, obs)

@@ -40,6 +40,9 @@ class SMMConfig(MethodConfig):
     beta: float = setting(0.5, "weight of the KL divergence (Eq. 3)", URLB, low=0)
     density_weight: float = setting(1.0, "weight of the density's term (Eq. 1)", URLB, low=0)
     skill_weight: float = setting(1.0, "weight of the discriminator's term (Eq. 1)", URLB, low=0)
+    density_trains_input: bool = setting(
+        False, "images: the VAE's loss trains what it reconstructs, too", "ours; URLB's code: True"
+    )
     skill_term: Literal["cross-entropy", "log-likelihood"] = setting(
         "cross-entropy", "-log d(z | s) as released, or log d(z | s) as in Eq. 1", URLB
     )
@@ -68,6 +71,7 @@ class SMM(Method):
     finetuning_rule = "resample"
     config: SMMConfig
     spaces = (OneHot,)
+    reads = ("obs",)
     reward_uses_order = True  # the rows of a batch get their noise in order
 
     def __init__(self, config: SMMConfig, space: SkillSpace, obs: ObsSpec) -> None:
@@ -84,7 +88,9 @@ class SMM(Method):
 
     def embed(self, batch: Batch) -> Features:
         s = self.normalizer(batch.obs)
-        x = torch.cat([s, batch.skill], -1)
+        # Of images: what is reconstructed must not learn to be easy to reconstruct.
+        target = s if self.config.density_trains_input else s.detach()
+        x = torch.cat([target, batch.skill], -1)
         mean, log_variance = self.encoder(x).chunk(2, -1)
         code = mean  # what is logged apart from training takes no noise
         if self.training:

@@ -16,6 +16,7 @@ class TaskReward(Method):
     paper = "the environment's reward"
     spaces = tuple(SPACES.values())
     reward_uses_skill = False
+    reads = ()
 
     def reward(self, batch: Batch, features: Any) -> tuple[Tensor, Metrics]:
         return batch.reward, {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,16 @@ from comsd.adaptation import (
 from comsd.agents.base import make_policy_fn
 from comsd.agents.dqn import DQN
 from comsd.config import Config
+from comsd.encoders import ConvEncoder, PixelSettings, plain_spec
 from comsd.envs.base import Env
 from comsd.envs.skills import SkillEnv
 from comsd.errors import InputError
+from comsd.frame_replay import FrameReplay
 from comsd.methods.base import Method, MethodConfig
 from comsd.registry import AGENTS, env_spec, method_class
 from comsd.skills import SPACES, SkillSpace
-from comsd.training.checks import check_device
+from comsd.training.checks import check_device, check_disk
+from comsd.training.off_policy import frame_layout
 from comsd.training.trainer import Trainer, TrainSettings
 from comsd.types import ObsSpec
 
@@ -49,8 +53,12 @@ def make_env(
     training: bool = False,
 ) -> Env:
     """training: rewards within one choice of a controller are discounted, skills may have noise."""
-    env = env_spec(config.run.env).make(num_envs, seed)
-    how = config.adapt
+    spec, how, pixels = env_spec(config.run.env), config.adapt, config.pixels
+    if isinstance(pixels, PixelSettings):
+        assert spec.make_pixels is not None
+        env = spec.make_pixels(num_envs, seed, pixels)
+    else:
+        env = spec.make(num_envs, seed)
     if not isinstance(how, CombineSettings):
         return env
     assert source is not None
@@ -67,10 +75,12 @@ def make_training_env(config: Config, source: SourceRun | None) -> Env:
     return make_env(config, source, config.train.envs, seed, training=True)
 
 
-def check_possible(config: Config, env: Env) -> None:
+def check_possible(config: Config, env: Env, folder: Path) -> None:
     """Say now what would fail later: device, memory, compiler, an extra that is not installed."""
     check_device(config.run)
     AGENTS[config.run.agent].check(config, make_space(config), env)
+    if config.run.pixels:
+        check_disk(frame_layout(config, make_space(config), env), folder)
     if config.run.tensorboard and find_spec("tensorboard") is None:
         raise InputError(
             "tensorboard is True but needs the extra: pip install 'comsd[tensorboard]'"
@@ -87,16 +97,20 @@ def critic_form(config: Config, source: SourceRun | None) -> str:
 
 def make_agent(config: Config, source: SourceRun | None, env: Env, device: torch.device) -> Any:
     make, form = AGENTS[config.run.agent].make, critic_form(config, source)
+    given = config.agent, make_space(config), env.obs_spec, env.action_dim, form
     with device:
-        return make(config.agent, make_space(config), env.obs_spec, env.action_dim, form)
+        if isinstance(config.pixels, PixelSettings):
+            return make(*given, encoder=ConvEncoder(env.obs_spec, config.pixels))
+        return make(*given)
 
 
 def make_method(config: Config, obs: ObsSpec, device: torch.device) -> Method:
-    """obs: describes the features of the agent's encoder."""
+    """obs: describes the environment's observations; of images a method sees features."""
     assert isinstance(config.method, MethodConfig)
-    kind = method_class(config.run.method, config.run.stage)
+    kind, pixels = method_class(config.run.method, config.run.stage), config.pixels
+    seen = plain_spec(pixels.features) if isinstance(pixels, PixelSettings) else obs
     with device:
-        return kind(config.method, make_space(config), obs)
+        return kind(config.method, make_space(config), seen)
 
 
 def make_trainer(config: Config, source: SourceRun | None, env: Env) -> Trainer:
@@ -105,8 +119,11 @@ def make_trainer(config: Config, source: SourceRun | None, env: Env) -> Trainer:
     device = torch.device(config.run.device)
     torch.manual_seed(int(weights.generate_state(1)[0]))
     agent = make_agent(config, source, env, device)
-    method = make_method(config, agent.encoder.spec, device)
-    options = {}
+    method = make_method(config, env.obs_spec, device)
+    options: dict[str, Any] = {}
+    if isinstance(config.pixels, PixelSettings):
+        sizes = frame_layout(config, method.space, env)
+        options["replay"] = FrameReplay(sizes, device, config.pixels.pad)
     if config.run.stage != "pretrain":
         options["selector"] = make_selector(config, source, method.space, env, skill_seed)
     if isinstance(config.adapt, FinetuneSettings):

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from comsd import checkpoint
-from comsd.agents.base import Policy
+from comsd.agents.base import OffPolicyAgent, Policy
 from comsd.config import Config
 from comsd.envs.base import Env
 from comsd.errors import InputError, RunError, UnknownMethodError
@@ -179,7 +179,10 @@ class Run:
     def load_agent(self, env: Env | None = None) -> Any:
         """The trained agent, on the CPU."""
         env, cpu = env or self.make_env(1, 0), torch.device("cpu")
-        return self._load(factory.make_agent(self.config, self.source, env, cpu), "agent")
+        agent = self._load(factory.make_agent(self.config, self.source, env, cpu), "agent")
+        if isinstance(agent, OffPolicyAgent):
+            agent.set_step(self.used_step)
+        return agent
 
     def load_method(self, env: Env | None = None) -> Method:
         """The trained representation alone, on the CPU."""

@@ -15,10 +15,11 @@ from comsd.agents.ppo import PPOConfig
 from comsd.config import Config, RunSettings
 from comsd.envs.base import Env
 from comsd.errors import InputError
+from comsd.frame_replay import FrameLayout
 from comsd.methods.base import MethodConfig
 from comsd.replay import Layout
 from comsd.skills import SkillSpace
-from comsd.training.off_policy import OffPolicySettings, layout
+from comsd.training.off_policy import OffPolicySettings, frame_layout, layout
 from comsd.training.on_policy import OnPolicySettings
 
 BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86: the first two; Arm: the last
@@ -41,13 +42,18 @@ def check_off_policy(config: Config, space: SkillSpace, env: Env) -> None:
             f"steps is {config.run.steps}; it must be more than train.random_steps "
             f"{c.random_steps}, after which learning begins"
         )
-    check_memory(layout(c, space, env))
+    check_memory(frame_layout(config, space, env) if config.run.pixels else layout(c, space, env))
     if getattr(config.agent, "compile", False):
         check_compiler(config.run.device)
 
 
 def check_on_policy(config: Config, _: SkillSpace, env: Env) -> None:
     """Raise InputError where a run could not start, or would teach a skill that did not act."""
+    if config.run.pixels:
+        raise InputError(
+            f"agent is {config.run.agent!r}, which learns from states only; with pixels allowed: "
+            "ddpg, sac"
+        )
     method, agent, train = config.method, config.agent, config.train
     assert isinstance(method, MethodConfig)
     assert isinstance(agent, PPOConfig)
@@ -113,7 +119,21 @@ def free_memory() -> int | None:
         return None
 
 
-def check_memory(layout: Layout) -> None:
+def check_disk(layout: FrameLayout, folder: Path) -> None:
+    """Raise InputError where the frames of a replay, which checkpoints keep, would not fit."""
+    used = sum(file.stat().st_size for file in (folder / "checkpoints" / "chunks").glob("*"))
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free + used
+    if layout.disk > free:
+        raise InputError(
+            f"train.replay is {layout.capacity}: its frames need {layout.disk / 1e9:.1f} GB of "
+            f"disk and {free / 1e9:.1f} GB are free below {folder}; it must be at most "
+            f"{int(layout.capacity * free / layout.disk)}"
+        )
+
+
+def check_memory(layout: Layout | FrameLayout) -> None:
     """Raise InputError where a replay would not fit."""
     free = free_memory()
     if free is not None and layout.bytes > free:

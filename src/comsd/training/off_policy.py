@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,9 +13,11 @@ import torch
 from torch import Tensor
 
 from comsd.agents.base import OffPolicyAgent, make_policy_fn
-from comsd.config import setting
+from comsd.config import Config, setting
+from comsd.encoders import PixelSettings
 from comsd.envs.base import Env
 from comsd.errors import RunError
+from comsd.frame_replay import FrameLayout
 from comsd.methods.base import Method
 from comsd.methods.statistics import chance, retrieval
 from comsd.replay import Layout, Replay
@@ -64,16 +67,17 @@ class OffPolicyTrainer(Trainer):
         seed: np.random.SeedSequence,
         selector: SkillSelector | None = None,
         precision: str = "float32",
+        replay: Replay | None = None,
     ) -> None:
-        skills, actions, replay, diagnostics, noise = seed.spawn(5)
-        rngs = {"skill": skills, "action": actions, "replay": replay, "diagnostics": diagnostics}
+        skills, actions, samples, diagnostics, noise = seed.spawn(5)
+        rngs = {"skill": skills, "action": actions, "replay": samples, "diagnostics": diagnostics}
         super().__init__(env, agent, method, rngs, precision)
         self.settings, self.selector = settings, selector or SampleSkill(method.space)
         if agent.config.compile:
             agent.compile_losses()
             method.embed_and_loss = torch.compile(method.embed_and_loss)
         self.noise = torch.Generator(self.device).manual_seed(int(noise.generate_state(1)[0]))
-        self.replay = Replay(layout(settings, method.space, env), self.device)
+        self.replay = replay or Replay(layout(settings, method.space, env), self.device)
         self.updates = 0
         self.clock = np.zeros(env.num_envs, np.int64)  # steps of each episode
         self.skill = torch.zeros(env.num_envs, method.space.dim)
@@ -121,10 +125,11 @@ class OffPolicyTrainer(Trainer):
 
     def train_step(self) -> Metrics:
         every, before = self.settings.update_every, self.steps
+        self.agent.set_step(self.steps)
         while self.steps // every == before // every:
             self.collect_step()
         metrics: Metrics = {}
-        enough = self.replay.stored.max() >= self.settings.n_step
+        enough = self.replay.has_window(self.settings.n_step)
         if self.steps >= self.settings.random_steps and enough:
             for _ in range(self.steps // every - before // every):
                 metrics = self.update(self.sample("replay"))
@@ -134,7 +139,12 @@ class OffPolicyTrainer(Trainer):
     def sample(self, rng: str) -> Batch:
         s, discount = self.settings, self.agent.config.discount
         return self.replay.sample(
-            s.batch_size, s.n_step, discount, self.rngs[rng], one_skill=s.one_skill
+            s.batch_size,
+            s.n_step,
+            discount,
+            self.rngs[rng],
+            one_skill=s.one_skill,
+            one_step="one_step_obs" in self.method.reads,
         )
 
     def update(self, batch: Batch) -> Metrics:
@@ -142,10 +152,10 @@ class OffPolicyTrainer(Trainer):
         due = self.updates % self.settings.representation_every == 0
         if self.optimizer and due:
             for _ in range(self.settings.representation_steps - 1):
-                extra = self.agent.encode(self.sample("replay"))
+                extra = self.agent.encode(self.sample("replay"), self.method.reads)
                 self.method.representation_step(extra.for_method, self.optimizer)
                 extra.step()
-        encoded = self.agent.encode(batch)
+        encoded = self.agent.encode(batch, self.method.reads)
         output = self.method.update(encoded.for_method, self.optimizer, step=due)
         reward, metrics, value_skill = output
         metrics |= self.agent.update(encoded.for_critic, reward, self.noise, value_skill)
@@ -166,7 +176,7 @@ class OffPolicyTrainer(Trainer):
         """Figures that only the log needs, on a batch drawn apart from those of training."""
         if not self.updates:
             return {}
-        batch = self.agent.encode(self.sample("diagnostics")).for_method
+        batch = self.agent.encode(self.sample("diagnostics"), self.method.reads).for_method
         self.method.eval()
         metrics = self.method.diagnostics(batch)
         if (scores := self.method.skill_scores(batch)) is not None:
@@ -202,3 +212,14 @@ class OffPolicyTrainer(Trainer):
 def layout(settings: OffPolicySettings, space: SkillSpace, env: Env) -> Layout:
     sizes = settings.envs, env.obs_spec, env.action_dim, space.dim
     return Layout(settings.replay, *sizes, horizon=env.horizon, hold=settings.hold)
+
+
+def frame_layout(config: Config, space: SkillSpace, env: Env) -> FrameLayout:
+    """Of a run on images."""
+    train, pixels = config.train, config.pixels
+    assert isinstance(train, OffPolicySettings)
+    assert isinstance(pixels, PixelSettings)
+    steps = min(train.replay, -(-config.run.steps // env.repeat))  # more will not be stored
+    open_steps = -(-config.run.checkpoint_every // (env.repeat * train.envs)) + train.update_every
+    sizes = layout(dataclasses.replace(train, replay=steps), space, env)
+    return FrameLayout(sizes, 1e9 * pixels.memory, open_steps)

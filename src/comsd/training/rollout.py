@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,9 +29,9 @@ def never() -> bool:
 class Transition(NamedTuple):
     """One step of all environments."""
 
-    obs: Array  # (N, ...)
+    obs: NDArray[Any]  # (N, ...)
     action: Array  # (N, A)
-    next_obs: Array  # (N, ...)
+    next_obs: NDArray[Any]  # (N, ...)
     reward: NDArray[np.floating]  # (N,)
     ended: Mask  # (N,)  terminated or truncated by this step
     alive: Mask  # (N,)  the step belongs to the first episode of the environment
