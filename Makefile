@@ -1,6 +1,7 @@
 # make demo   discover ten skills in the tree maze and show them
 # make test   run the tests
 # make check  format, lint, types, layers and tests
+# make test-faults  kill -9, damage, links, fuzz and more, at full length
 # make bench  the speed of everything hot, as ratios
 # make lock   requirements.lock and THIRD_PARTY.md anew, after a change of dependencies
 # Everything runs in .venv, which `make install` prepares from requirements.lock.
@@ -10,7 +11,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip --quiet --disable-pip-version-check
 DEMO := runs/demo
 
-.PHONY: install lock demo test test-slow test-kill check format lint types layers bench clean
+.PHONY: install lock demo test test-slow test-faults check format lint types layers bench clean
 
 install: .venv/installed
 
@@ -42,8 +43,9 @@ test: install
 test-slow: install
 	$(BIN)/python -m pytest -m slow
 
-test-kill: install
-	$(BIN)/python -m pytest -m slow tests/slow/test_kill.py
+# The attacks of docs/reliability.md, each as often as it says there.
+test-faults: install
+	COMSD_FAULTS=long $(BIN)/python -m pytest tests/faults
 
 check: install format lint types layers test
 

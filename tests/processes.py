@@ -5,10 +5,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -85,57 +83,3 @@ def fingerprint(path: Path) -> str:
             kept = {k: v for k, v in row.items() if k != "seconds"}
             total.update(json.dumps(kept).encode())
     return total.hexdigest()
-
-
-DYING = """
-import os, sys
-from pathlib import Path
-import comsd
-from comsd import checkpoint
-from comsd.files import Folder
-run, moment, save = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-count, saves = -1, 0
-def dying(function):
-    def wrapped(*args, **options):
-        global count
-        if count >= 0:
-            if count == moment:
-                os._exit(9)
-            count += 1
-        return function(*args, **options)
-    return wrapped
-for operation in ("write", "sync", "rename", "remove", "remove_folder"):
-    setattr(Folder, operation, dying(getattr(Folder, operation)))
-original = checkpoint.save
-def counted(*args):
-    global count, saves
-    saves += 1
-    count = 0 if saves == save else -1
-    place = original(*args)
-    count = -1
-    return place
-checkpoint.save = counted
-if (run / "config.json").exists():
-    comsd.resume(run)
-else:
-    comsd.pretrain("comsd", run=run, **SETTINGS)
-"""
-
-
-def die_inside_a_save(run: Path, moment: int, save: int, settings: dict[str, Any] = SMALL) -> int:
-    """A process that ends at the n-th file operation of a save, as if by kill -9; its exit code."""
-    script = DYING.replace("SETTINGS", repr(settings))
-    asked = [sys.executable, "-c", script, str(run), str(moment), str(save)]
-    return subprocess.run(asked, stderr=subprocess.DEVNULL).returncode
-
-
-def kill_after_a_save(
-    process: subprocess.Popen[bytes], run: Path, before: str, wait: float
-) -> None:
-    """kill -9, a moment after the process has written a new checkpoint."""
-    while newest(run) <= before:
-        assert process.poll() is None
-        time.sleep(0.002)
-    time.sleep(wait)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL

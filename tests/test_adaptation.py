@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from comsd.resolve import resolve_combine, resolve_finetune
 from comsd.runs.run import Run
 from comsd.skills import Sphere
 from comsd.training.off_policy import OffPolicyTrainer
-from processes import call, command, fingerprint, kill_after_a_save
+from processes import call
 
 PRETRAINING: dict[str, Any] = {
     "env": "hopper",
@@ -174,32 +173,6 @@ def test_a_discrete_controller_chooses_among_different_skills(source: Run, tmp_p
     longer = resolve_combine(source, "hopper_hop", "lite", **{"adapt.controller": "discrete"})
     assert longer.run.steps == 100_000
     assert longer.agent.__dict__["epsilon_updates"] == round(0.3 * 96_000 / 25)
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [
-        "finetune SOURCE --rule best-of-k",
-        "combine SOURCE --hold 3 --skill-noise",
-        "combine SOURCE --controller discrete --train.batch-size 8",
-        "finetune --scratch",
-    ],
-)
-def test_kill_9_then_resume_equals_the_undisturbed_run(
-    argv: str, source: Run, tmp_path: Path
-) -> None:
-    argv = argv.replace("SOURCE", str(source.path))
-    asked = [*argv.split(), "--task", "hopper_hop", "--preset", "smoke", "--checkpoint-every=100"]
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run(command(*asked, "--run", str(whole)), check=True, capture_output=True)
-    process = subprocess.Popen(
-        command(*asked, "--run", str(killed)),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    kill_after_a_save(process, killed, "", 0.05)
-    comsd.resume(killed)
-    assert fingerprint(killed) == fingerprint(whole)
 
 
 def test_best_of_k_acts_from_the_first_step(source: Run, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -22,9 +21,7 @@ from comsd.training.off_policy import OffPolicyTrainer
 from processes import (
     SMALL,
     call,
-    die_inside_a_save,
     fingerprint,
-    kill_after_a_save,
     newest,
     resume,
     start,
@@ -42,25 +39,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def wanted(whole: Path) -> str:
     return fingerprint(whole)
-
-
-def test_kill_9_then_resume_equals_the_undisturbed_run(wanted: str, tmp_path: Path) -> None:
-    run, rng = tmp_path / "killed", np.random.default_rng(0)
-    for attempt in range(2):
-        before = newest(run)
-        process = resume(run) if attempt else start(run)
-        kill_after_a_save(process, run, before, float(rng.uniform(0, 0.4)))
-    comsd.resume(run)
-    assert fingerprint(run) == wanted
-
-
-@pytest.mark.parametrize("moment", [0, 1, 8, 11])
-def test_dying_inside_a_save_loses_nothing(moment: int, wanted: str, tmp_path: Path) -> None:
-    """Writing a piece, renaming it, the branches, the manifest, the rename, the clearing away."""
-    run = tmp_path / "run"
-    assert die_inside_a_save(run, moment, save=12) == 9
-    comsd.resume(run)
-    assert fingerprint(run) == wanted
 
 
 def test_a_signal_saves_in_time_and_the_rest_is_the_same(wanted: str, tmp_path: Path) -> None:

@@ -32,7 +32,6 @@ from comsd.runs.run import Run
 from comsd.training.logger import Table
 from comsd.training.on_policy import OnPolicyTrainer
 from comsd.training.signals import graceful_stop
-from processes import die_inside_a_save, newest
 
 SMOKE: dict[str, Any] = {"env": "maze-tree", "preset": "smoke", "skills": 3}
 
@@ -121,41 +120,6 @@ def test_observing_does_not_disturb(tmp_path: Path) -> None:
     assert trees[0] == trees[1]
     for name, tensor in packed[0].items():
         assert torch.equal(tensor, packed[1][name])
-
-
-def test_kill_9_anywhere_then_resume(tmp_path: Path) -> None:
-    """A real process, killed without warning while it trains, several times."""
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    length: dict[str, Any] = {"steps": 60_000, "checkpoint_every": 500}
-    comsd.pretrain("comsd", run=whole, **SMOKE, **length)
-    command = [sys.executable, "-m", "comsd"]
-    argv = "--env maze-tree --preset smoke --skills 3 --steps 60000 --checkpoint-every 500"
-    start = [*command, "pretrain", "comsd", *argv.split(), "--run", str(killed)]
-    rng = np.random.default_rng(0)
-    for attempt in range(3):
-        before = newest(killed)
-        resume = [*command, "resume", str(killed)]
-        process = subprocess.Popen(resume if attempt else start, stderr=subprocess.DEVNULL)
-        while newest(killed) == before:
-            assert process.poll() is None
-            time.sleep(0.002)
-        time.sleep(float(rng.uniform(0, 0.3)))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        assert newest(killed) > before
-    comsd.resume(killed)
-    assert fingerprint(killed) == fingerprint(whole)
-
-
-@pytest.mark.parametrize("moment", range(12))
-def test_dying_at_any_step_of_a_save_loses_nothing(moment: int, tmp_path: Path) -> None:
-    """The process ends at the n-th file operation of its second save, as if by kill -9."""
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    comsd.pretrain("comsd", run=whole, **SMOKE)
-    code = die_inside_a_save(broken, moment, save=2, settings=SMOKE)
-    assert code == 9 or moment >= 9
-    comsd.resume(broken)
-    assert fingerprint(broken) == fingerprint(whole)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
