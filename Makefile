@@ -3,6 +3,7 @@
 # make check  format, lint, types, layers and tests
 # make test-faults  kill -9, damage, links, fuzz and more, at full length
 # make bench  the speed of everything hot, as ratios
+# make viewer the page of `comsd explore`; make explore-demo: with a trained run, to look at
 # make lock   requirements.lock and THIRD_PARTY.md anew, after a change of dependencies
 # Everything runs in .venv, which `make install` prepares from requirements.lock.
 
@@ -10,8 +11,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --quiet --disable-pip-version-check
 DEMO := runs/demo
+PAGE := src/comsd/explorer/page.html
 
-.PHONY: install lock demo test test-slow test-faults check format lint types layers bench clean
+.PHONY: install lock demo test test-slow test-faults test-viewer viewer explore-demo check format lint types layers bench clean
 
 install: .venv/installed
 
@@ -47,6 +49,19 @@ test-slow: install
 test-faults: install
 	COMSD_FAULTS=long $(BIN)/python -m pytest tests/faults
 
+# The page that `comsd explore` fills, built with the Node.js that pip installs.
+viewer: $(PAGE)
+
+$(PAGE): .venv/installed viewer/package-lock.json viewer/build.mjs scripts/build_viewer.py $(wildcard viewer/src/*)
+	$(BIN)/python scripts/build_viewer.py
+
+# In Chromium (Debian's package `chromium`), without a network.
+test-viewer: $(PAGE)
+	$(BIN)/python -m pytest -m viewer tests/test_viewer.py
+
+explore-demo: $(PAGE)
+	$(BIN)/comsd explore results/walker/comsd-1 --out runs/explore.html
+
 check: install format lint types layers test
 
 format: install
@@ -71,4 +86,4 @@ bench: install
 	$(BIN)/python benchmarks/adaptation.py
 
 clean:
-	rm -rf .venv
+	rm -rf .venv viewer/node_modules $(PAGE)

@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from comsd.envs.models import MODELS
+from comsd.envs.models import build
 
 suite = pytest.importorskip("dm_control.suite")  # has no release for Python 3.13
 
@@ -30,7 +30,7 @@ REFERENCES = {"geom_matid": "mat", "site_matid": "mat", "mat_texid": "tex", "sen
 @pytest.fixture(params=TASKS)
 def pair(request: pytest.FixtureRequest) -> tuple[str, mujoco.MjModel, mujoco.MjModel]:
     name = request.param
-    return name, MODELS[name](), suite.load(name, TASKS[name]).physics.model.ptr
+    return name, build(name)[1], suite.load(name, TASKS[name]).physics.model.ptr
 
 
 def names(model: mujoco.MjModel, kind: str) -> list[str]:

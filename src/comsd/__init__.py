@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from comsd.analysis import Analysis
-    from comsd.api import Evaluation, analyse, combine, evaluate, finetune, load, pretrain, resume
+    from comsd.api import (
+        Evaluation,
+        analyse,
+        combine,
+        evaluate,
+        explore,
+        finetune,
+        load,
+        pretrain,
+        resume,
+    )
     from comsd.errors import InputError, RunError
     from comsd.methods.base import Method, MethodConfig
     from comsd.registry import METHODS, make_task, register_file
@@ -37,6 +47,7 @@ __all__ = [
     "analyse",
     "combine",
     "evaluate",
+    "explore",
     "finetune",
     "load",
     "make_task",

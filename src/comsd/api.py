@@ -13,11 +13,12 @@ from comsd.analysis import Analysis, analyse_robot
 from comsd.config import Config
 from comsd.errors import InputError, Interrupted, readable_failures
 from comsd.evaluation import make_evaluator
-from comsd.files import output_folder
+from comsd.explorer import write_page
+from comsd.files import Folder, output_folder
 from comsd.resolve import resolve, resolve_combine, resolve_finetune, resolve_scratch
 from comsd.runs import factory
 from comsd.runs.creation import take_lock
-from comsd.runs.run import Run
+from comsd.runs.run import EXPLORER, Run
 from comsd.training.logger import Logger, Progress
 from comsd.training.signals import graceful_stop
 from comsd.training.trainer import Trainer, TrainingLoop, prepare
@@ -218,3 +219,28 @@ def analyse(
     folder = output_folder(None if out is None else Path(out), opened.folder / "analysis")
     with readable_failures(opened.path):
         return analyse_robot(opened, folder, sweep, video, report)
+
+
+def explore(
+    run: Run | Path | str,
+    out: Path | str | None = None,
+    skills: int = 64,
+    *,
+    starts: int = 5,
+    report: Report = silent,
+) -> Path:
+    """Write one HTML file in which the run's skills act, `out` or RUN/explore.html.
+
+    `skills` of them are on its map and recorded, each measured from several `starts`.
+    """
+    opened = load(run)
+    prepare(opened.config.run)
+    folder, name = opened.folder, EXPLORER
+    if out is not None:
+        folder, name = Folder(Path(out).parent), Path(out).name
+        try:
+            folder.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"out {out} cannot be created: {error.strerror}") from None
+    with readable_failures(opened.path):
+        return write_page(opened, folder, name, skills, starts, report)

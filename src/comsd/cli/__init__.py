@@ -23,6 +23,7 @@ comsd: unsupervised skill discovery
   comsd resume RUN [--steps N]         continue a run, exactly where it stopped, or beyond its end
   comsd evaluate RUN [--json]          measure and draw what the skills do
   comsd analyse RUN [--video]          a robot's skills one by one: tables, poses, video
+  comsd explore RUN [--out FILE]       one HTML file in which the skills act live
   comsd reproduce EXHIBIT ...          all runs behind a table or figure of the paper, and a report
   comsd sweep METHOD --env ENV SETTING=VALUES ...   many settings, ranked
   comsd report DIR                     the report of either: one page of tables and figures
@@ -37,7 +38,7 @@ comsd: unsupervised skill discovery
 
 MODULES = {  # and the commands whose functions are there; loaded when one is called
     "train": ["pretrain", "finetune", "combine", "resume", "config"],
-    "results": ["evaluate", "analyse"],
+    "results": ["evaluate", "analyse", "explore"],
     "reproduce": ["reproduce", "report"],
     "sweep": ["sweep"],
     "lists": ["methods", "envs", "doctor"],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import webbrowser
 from pathlib import Path
 
 import comsd
@@ -13,6 +15,7 @@ from comsd.evaluation.robots import MEAN_NEIGHBOURS, SWEEPS
 from comsd.options import Option
 from comsd.registry import METHODS
 from comsd.resolve import resolve
+from comsd.runs.run import EXPLORER
 
 RUN = "RUN is the directory of the run."
 
@@ -96,3 +99,20 @@ def show_analysis(result: Analysis) -> None:
     show(table)
     for path in result.files.values():
         print(f"written: {path}")
+
+
+EXPLORE = [
+    Option("--out", Path, "the file", f"RUN/{EXPLORER}"),
+    Option("--skills", int, "skills on the map", 64),
+    Option("--starts", int, "starts that each is measured from", 5),
+    Option("--no-open", bool, "only write the file, do not open it in a browser"),
+]
+
+
+def explore(argv: list[str]) -> None:
+    place, given = read_arguments(argv, "comsd explore RUN", EXPLORE, RUN)
+    skills, starts = given.get("--skills", 64), given.get("--starts", 5)
+    path = comsd.explore(place, given.get("--out"), skills, starts=starts, report=say)
+    print(f"written: {path} ({path.stat().st_size / 1e6:.1f} MB), opens in any browser, offline")
+    if "--no-open" not in given and sys.stdout.isatty():
+        webbrowser.open(path.resolve().as_uri())

@@ -57,21 +57,21 @@ class Maze:
         self.number = {cell: i for i, cell in enumerate(self.cells)}
         self.centres = np.array(self.cells, dtype=float)
         # The cell behind each side, -1 for a wall; as a fifth, the cell itself.
-        self._next = np.full((len(self.cells), 5), -1)
-        self._next[:, STAY] = np.arange(len(self.cells))
+        self.next_cell = np.full((len(self.cells), 5), -1)
+        self.next_cell[:, STAY] = np.arange(len(self.cells))
         for i, cell in enumerate(self.cells):
             for side, (dx, dy) in SIDES.items():
                 neighbour = (cell[0] + dx, cell[1] + dy)
                 if self.is_open(cell, side):
                     if not self.is_open(neighbour, (side + 2) % 4):
                         raise ValueError(f"maze {name}: cell {cell} opens to {neighbour}, not back")
-                    self._next[i, side] = self.number[neighbour]
+                    self.next_cell[i, side] = self.number[neighbour]
 
     def is_open(self, cell: Cell, side: int) -> bool:
         return bool(self.sides.get(cell, 0) >> side & 1)
 
     def neighbours(self, cell: Cell) -> list[Cell]:
-        return [self.cells[i] for i in self._next[self.number[cell], :STAY] if i >= 0]
+        return [self.cells[i] for i in self.next_cell[self.number[cell], :STAY] if i >= 0]
 
     def move(
         self,
@@ -96,7 +96,7 @@ class Maze:
         order = np.where(swap[:, None], side[:, ::-1], side)
         stopped = np.empty_like(crosses)
         for i in range(2):
-            behind = self._next[cell, order[:, i]]
+            behind = self.next_cell[cell, order[:, i]]
             stopped[:, i] = behind < 0
             cell = np.where(stopped[:, i], cell, behind)
         blocked = np.where(swap[:, None], stopped[:, ::-1], stopped)
@@ -155,7 +155,7 @@ class Maze:
     @cached_property
     def walls(self) -> NDArray[np.float64]:
         """Unit wall segments, (W, 2 ends, 2), each once."""
-        cell, side = np.nonzero(self._next[:, :STAY] < 0)
+        cell, side = np.nonzero(self.next_cell[:, :STAY] < 0)
         return np.unique(self.centres[cell, None] + WALLS[side], axis=0)
 
     @cached_property

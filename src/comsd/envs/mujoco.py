@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from comsd.envs import models
 from comsd.envs.base import Step
-from comsd.envs.models import MODELS
 from comsd.envs.recipe import Reader, Recipe
 from comsd.envs.simulation import (
     WARNINGS,
@@ -55,7 +55,7 @@ class Robot(ABC):
     tasks: dict[str, RewardFn]
 
     def __init__(self) -> None:
-        self.model: mujoco.MjModel = MODELS[self.name]()
+        self.spec, self.model = models.build(self.name)
         assert self.model.ntree == 1, "one robot, nothing else that moves"
         self.model.opt.disableflags |= NO_SEARCH
         self.torso: int = self.model.body("torso").id

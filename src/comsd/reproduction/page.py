@@ -13,9 +13,11 @@ import base64
 import csv
 import html
 import io
+import os
 from collections import Counter
 from itertools import groupby
 from pathlib import Path
+from urllib.parse import quote
 
 from comsd.errors import InputError
 from comsd.files import Folder, output_folder
@@ -23,6 +25,7 @@ from comsd.reproduction.collect import FinishedRun, commit_of, find_runs, reques
 from comsd.reproduction.exhibits import EXHIBITS, Shown
 from comsd.reproduction.sections import Section, make_sections
 from comsd.reproduction.statistics import Cell
+from comsd.runs.run import EXPLORER
 
 PRESETS = ("paper", "lite", "smoke")
 DPI = 110
@@ -59,7 +62,7 @@ def write_report(directory: Path | str, out: Path | str | None = None) -> Path:
     page = [f"<title>comsd report</title><style>{STYLE}</style><h1>comsd report</h1>"]
     for preset, (runs, excluded) in presets.items():
         page.append(f"<h2>Preset {preset}</h2>")
-        page.append(overview(runs, excluded))
+        page.append(overview(runs, excluded, folder.path))
         for section in make_sections(runs, requested_exhibits(directory / preset)):
             name = f"{preset}-{section.exhibit}{suffixes(section.exhibit)[section.shown]}"
             png = io.BytesIO()
@@ -79,7 +82,7 @@ def suffixes(exhibit: str) -> dict[Shown, str]:
     return {shown: f"-{shown}" if len(shows) > 1 else "" for shown in shows}
 
 
-def overview(runs: list[FinishedRun], excluded: list[str]) -> str:
+def overview(runs: list[FinishedRun], excluded: list[str], folder: Path) -> str:
     rows = []
     for (stage, env), group in groupby(runs, lambda r: (r.stage, r.env)):
         arms = ", ".join(f"{arm} {n}" for arm, n in Counter(r.arm for r in group).items())
@@ -87,9 +90,20 @@ def overview(runs: list[FinishedRun], excluded: list[str]) -> str:
     commits = sorted({commit_of(r.run) for r in runs})
     parts = ["<table><tr><th>stage<th>environment<th>finished runs by arm", *rows, "</table>"]
     parts.append(f"<p>Code: {html.escape(', '.join(commits))}.")
+    if links := explorer_links(runs, folder):
+        parts.append(f"<p>Skills to look at: {links}.")
     if excluded:
         parts.append(f"<p>Not counted: {html.escape(', '.join(excluded))}.")
     return "\n".join(parts)
+
+
+def explorer_links(runs: list[FinishedRun], folder: Path) -> str:
+    """To the pages of `comsd explore` in the directories of runs."""
+    found = [r for r in runs if EXPLORER in r.run.folder.names()]
+    names = [f"{r.env} {r.arm}, seed {r.seed}" for r in found]
+    places = [quote(os.path.relpath(r.run.path / EXPLORER, folder)) for r in found]
+    pairs = zip(places, names, strict=True)
+    return "; ".join(f'<a href="{place}">{html.escape(name)}</a>' for place, name in pairs)
 
 
 def csv_table(section: Section) -> str:

@@ -7,6 +7,7 @@ evaluations.csv    a line every `evaluate_every` steps
 checkpoints/       the two newest states, exact to the bit
 source/            policy and config of the run that is adapted, if this is an adaptation
 analysis/          what `comsd analyse` finds
+explore.html       the page of `comsd explore`
 lock               held by the process that writes here
 
 It may come from anyone: all of it is opened by `comsd.files`, which follows no links. config.json
@@ -43,6 +44,7 @@ from comsd.training.trainer import Trainer, TrainingState
 CONFIG = "config.json"
 TABLES = ("metrics", "evaluations")
 USED = ["agent", "method", "rule", "run"]  # the branches of a checkpoint that are not for training
+EXPLORER = "explore.html"
 M = TypeVar("M", bound=nn.Module)
 
 

@@ -14,10 +14,19 @@ import mujoco
 
 from comsd.envs.models.planar import cheetah, hopper, walker
 from comsd.envs.models.quadruped import quadruped
+from comsd.envs.models.scene import compile_with_mass
 
-MODELS: dict[str, Callable[[], mujoco.MjModel]] = {
+SPECS: dict[str, Callable[[], mujoco.MjSpec]] = {
     "walker": walker,
     "quadruped": quadruped,
     "hopper": hopper,
     "cheetah": cheetah,
 }
+TOTAL_MASS = {"cheetah": 14}  # kg, where it is not the sum of what the spec says
+
+
+def build(name: str) -> tuple[mujoco.MjSpec, mujoco.MjModel]:
+    """The spec, for those who export it, and what it compiles to."""
+    spec = SPECS[name]()
+    mass = TOTAL_MASS.get(name)
+    return spec, spec.compile() if mass is None else compile_with_mass(spec, mass)

@@ -17,12 +17,11 @@ from comsd.envs.models.scene import (
     add_sensor,
     add_velocity_sensor,
     ball,
-    compile_with_mass,
     new_scene,
 )
 
 
-def walker() -> mujoco.MjModel:
+def walker() -> mujoco.MjSpec:
     """A torso on two legs of thigh, shin and foot; feet and floor touch, legs pass each other."""
     touch = {"conaffinity": 0, "friction": (0.7, 0.1, 0.1)}
     floor = {"name": "floor", "pos": (248, 0, 0), "size": (250, 0.8, 0.2), **touch}
@@ -58,10 +57,10 @@ def walker() -> mujoco.MjModel:
     add_velocity_sensor(spec)
     for side in ("right", "left"):
         add_motors(spec, **{f"{side}_hip": 100, f"{side}_knee": 50, f"{side}_ankle": 20})
-    return spec.compile()
+    return spec
 
 
-def hopper() -> mujoco.MjModel:
+def hopper() -> mujoco.MjSpec:
     """A torso on one leg; its foot feels touch at toe and heel."""
     spec = new_scene(0.005, {"name": "floor", "pos": (48, 0, 0), "size": (100, 1, 0.2)})
     spec.stat.extent, spec.stat.center = 2, (0, 0, 0.5)
@@ -94,10 +93,10 @@ def hopper() -> mujoco.MjModel:
         body.add_site(name=site, pos=(x, 0, 0), size=ball(0.05), group=3)
         add_sensor(spec, site, Sensor.mjSENS_TOUCH, site)
     add_motors(spec, waist=30, hip=40, knee=30, ankle=10)
-    return spec.compile()
+    return spec
 
 
-def cheetah() -> mujoco.MjModel:
+def cheetah() -> mujoco.MjSpec:
     """A torso with a head, on a back and a front leg with springs; 14 kg in all."""
     spec = new_scene(0.01, {"name": "ground", "pos": (98, 0, 0), "size": (200, 0.8, 0.5)})
     spec.stat.extent, spec.stat.center = 2, (0, 0, 0.7)
@@ -133,4 +132,4 @@ def cheetah() -> mujoco.MjModel:
         motors[name] = gear
     add_velocity_sensor(spec)
     add_motors(spec, **motors)
-    return compile_with_mass(spec, 14)
+    return spec

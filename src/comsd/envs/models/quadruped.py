@@ -32,7 +32,7 @@ LEGS = {  # corner of the torso and heading
 CONTACT = {"solimp": (0.9, 0.99, 0.003, 0.5, 2), "solref": (0.01, 1)}
 
 
-def quadruped() -> mujoco.MjModel:
+def quadruped() -> mujoco.MjSpec:
     """Each leg has three segments and a toe, and is driven by servos behind a low-pass filter."""
     floor = {"name": "floor", "size": (100, 100, 0.5), **CONTACT}
     colours = {"effector": (0.7, 0.4, 0.2, 1), "eye": (0, 0.2, 1, 1), "site": (0.5, 0.5, 0.5, 0.3)}
@@ -64,7 +64,7 @@ def quadruped() -> mujoco.MjModel:
         for leg in LEGS:
             add(spec, leg)
     add_sensors(spec)
-    return spec.compile()
+    return spec
 
 
 def add_geom(body: Body, name: str, **values: Any) -> None:

@@ -1,0 +1,244 @@
+"""The page of `comsd explore` as a person meets it: from disk, in Chromium, without a network."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import imageio.v3 as iio
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+import comsd
+from chromium import ARGUMENTS, Opened
+from comsd.resolve import resolve
+from comsd.runs import Run
+from comsd.training.trainer import TrainingState
+
+pytestmark = pytest.mark.viewer
+
+WALKER = Path(__file__).parents[1] / "results" / "walker" / "comsd-1"
+Pages = Callable[[str], Path]
+Open = Callable[..., Opened]
+EXACT = 1e-5
+RUNS: dict[str, dict[str, Any]] = {  # every robot, agent and kind of skill space; untrained
+    "quadruped": {"method": "comsd", "env": "quadruped", "agent": "sac", "skills": 8},
+    "hopper": {"method": "metra", "env": "hopper", "skills": 3},
+    "cheetah": {"method": "diayn", "env": "cheetah", "agent": "ppo", "skills": 4},
+    "maze": {"method": "comsd", "env": "maze-tree", "skills": 6},
+}
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The page of a run, written once."""
+    folder = tmp_path_factory.mktemp("pages")
+
+    def page(name: str) -> Path:
+        path = folder / f"{name}.html"
+        if not path.exists():
+            run = WALKER
+            if name != "walker":
+                settings = dict(RUNS[name])
+                method, env = settings.pop("method"), settings.pop("env")
+                made = Run.create(folder / name, resolve(method, env, "smoke", **settings))
+                made.save(made.trainer(), TrainingState())
+                run = made.path
+            comsd.explore(run, path, skills=8, starts=2)
+        return path
+
+    return page
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed (Debian's package `chromium`)")
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[Callable[..., Opened]]:
+    contexts = []
+
+    def open_(path: Path, address: str = "", width: int = 1280, height: int = 800) -> Opened:
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, accept_downloads=True
+        )
+        contexts.append(context)
+        opened = Opened(context.new_page(), path.as_uri() + address)
+        opened.wait("window.explorer?.counts.firstFrame || document.querySelector('#trust.bad')")
+        return opened
+
+    yield open_
+    for context in contexts:
+        context.close()
+
+
+def moved(opened: Opened, player: int = 0) -> list[float]:
+    return opened.js(f"explorer.players[{player}].simulation.place()")
+
+
+@pytest.mark.parametrize("name", ["walker", "quadruped", "hopper", "cheetah", "maze"])
+def test_policy_physics_and_observations_are_those_of_python(
+    name: str, pages: Pages, open_page: Open
+) -> None:
+    opened = open_page(pages(name), "#skills=1&start=0")
+    test = opened.js("explorer.test")
+    assert test["action"] <= EXACT
+    assert test["step"] <= EXACT
+    assert test["observation"] <= EXACT
+    assert test["passed"]
+    assert "agrees with Python" in opened.text("trust")
+    opened.js("explorer.players[0].goLive()")
+    before = moved(opened)
+    steps = opened.js("explorer.counts.steps")
+    opened.wait(f"explorer.counts.steps > {steps} + 20")
+    assert np.all(np.isfinite(moved(opened)))
+    assert moved(opened) != before
+    assert not opened.said
+    assert opened.requests == [opened.page.url.partition("#")[0]]
+
+
+def with_changed_weights(page: Path, copy: Path) -> Path:
+    """One weight of the policy's first layer is another number."""
+    text = page.read_text()
+    header = re.search(r'id="run">(.*?)</script>', text, re.DOTALL)
+    block = re.search(r'id="arrays">(.*?)</script>', text, re.DOTALL)
+    assert header
+    assert block
+    described = json.loads(header[1])
+    linear = next(n for n in described["run"]["policy"]["nodes"] if n["op"] == "linear")
+    _, _, offset = described["arrays"][linear["args"][1]["array"]]
+    data = bytearray(gzip.decompress(base64.b64decode(block[1])))
+    weights = np.frombuffer(data, np.float32, 4, offset)
+    data[offset : offset + 16] = (weights + 0.5).tobytes()
+    changed = base64.b64encode(gzip.compress(data)).decode()
+    copy.write_text(text[: block.start(1)] + changed + text[block.end(1) :])
+    return copy
+
+
+def test_changed_weights_are_noticed(pages: Pages, open_page: Open, tmp_path: Path) -> None:
+    opened = open_page(with_changed_weights(pages("walker"), tmp_path / "changed.html"))
+    assert opened.js("explorer.test.action") > EXACT
+    assert "do not trust" in opened.text("trust")
+
+
+def test_a_slider_goes_live_and_says_so(pages: Pages, open_page: Open) -> None:
+    opened = open_page(pages("walker"), "#skills=2&start=0")
+    assert "recorded" in opened.text("tiles")
+    assert "Python, MuJoCo" in opened.text("status")
+    slider = opened.page.locator("#z1")
+    slider.fill("0.9")
+    assert opened.js("explorer.players[0].live")
+    assert opened.js("explorer.players[0].skill[0]") == pytest.approx(0.9)
+    assert "Live: MuJoCo 3." in opened.text("status")
+    assert "live" in opened.text("tiles")
+    assert re.search(r"#skills=0\.9,[0-9.,]+&start=0$", opened.page.url)  # to be sent to somebody
+    again = open_page(pages("walker"), "#" + opened.page.url.partition("#")[2])
+    assert again.js("explorer.players[0].skill[0]") == pytest.approx(0.9)
+    assert not opened.said
+
+
+@pytest.mark.parametrize(
+    "address", ["#skills=1e3&start=0", "#skills=99&start=0", "#skills=<img>&start=0", "#x"]
+)
+def test_an_address_of_anything_else_is_ignored(
+    address: str, pages: Pages, open_page: Open
+) -> None:
+    opened = open_page(pages("maze"), address)
+    assert opened.js("explorer.players.length") == 4
+    assert not opened.said
+
+
+def test_a_click_on_the_map_plays_what_was_measured(pages: Pages, open_page: Open) -> None:
+    opened = open_page(pages("walker"), "#skills=0&start=0")
+    opened.page.locator("#random").click()
+    assert opened.js("explorer.players[0].live")
+    opened.page.locator("#map circle.point[data-skill='5']").click(force=True)
+    assert not opened.js("explorer.players[0].live")
+    assert opened.js("explorer.players[0].exported") == 5
+    assert "#skills=5&" in opened.page.url
+    opened.page.locator("#map").focus()
+    opened.page.keyboard.press("ArrowRight")
+    opened.page.keyboard.press("Enter")
+    assert opened.js("explorer.players[0].exported") != 5
+    assert "±" in opened.text("hint")  # over several starts
+    opened.page.locator("#axis-y").select_option("height")
+    assert "height" in opened.page.locator("#map").inner_text()
+
+
+def test_four_robots_keep_time(pages: Pages, open_page: Open) -> None:
+    opened = open_page(pages("walker"))
+    assert opened.js("explorer.players.length") == 4
+    assert opened.js("explorer.counts.firstFrame") <= 3000
+    opened.js("explorer.players.forEach((player) => player.goLive())")
+    opened.wait("explorer.counts.frames > 20")
+    rate = """(async () => {
+        const [steps, time] = [explorer.counts.steps, performance.now()];
+        await new Promise((resolve) => setTimeout(resolve, 3000));
+        return (1000 * (explorer.counts.steps - steps)) / (performance.now() - time);
+    })()"""
+    assert opened.js(rate) >= 30  # of 40 control steps per second
+    assert not opened.said
+
+
+def test_keys_push_pause_and_add(pages: Pages, open_page: Open) -> None:
+    opened = open_page(pages("hopper"), "#skills=0&start=0")
+    opened.page.keyboard.press("9")
+    assert opened.js("explorer.players.length") == 9
+    opened.page.keyboard.press("2")
+    opened.page.keyboard.press("ArrowRight")
+    assert opened.js("explorer.players[0].live")
+    opened.page.keyboard.press(" ")
+    assert opened.text("play") == "Play"
+    steps = opened.js("explorer.counts.steps")
+    opened.page.wait_for_timeout(200)
+    assert opened.js("explorer.counts.steps") == steps
+    opened.page.keyboard.press("r")
+    assert opened.js("explorer.players[0].step") == 0
+    assert not opened.said
+
+
+def test_a_clip_has_every_frame(pages: Pages, open_page: Open, tmp_path: Path) -> None:
+    opened = open_page(pages("walker"), "#skills=3;4&start=0", width=700, height=600)
+    opened.page.locator("#seconds").select_option("3")
+    with opened.page.expect_download(timeout=60_000) as saving:
+        opened.page.locator("#clip").click()
+    path = tmp_path / "clip.mp4"
+    saving.value.save_as(path)
+    frames = iio.imread(path, plugin="FFMPEG")
+    assert len(frames) == 90
+    assert np.ptp(frames[0]) > 100  # a picture
+    assert np.abs(frames[0].astype(int) - frames[-1]).mean() > 0.5  # that moves
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_nothing_is_wider_than_the_window(
+    width: int, height: int, pages: Pages, open_page: Open
+) -> None:
+    opened = open_page(pages("maze"), width=width, height=height)
+    assert opened.js("document.documentElement.scrollWidth") <= width
+
+
+def test_the_policy_of_the_page_forbids_requests_and_other_scripts(
+    pages: Pages, open_page: Open
+) -> None:
+    opened = open_page(pages("maze"))
+    asked = "fetch('data:text/plain,x').then(() => 'answered', () => 'refused')"
+    assert opened.js(asked) == "refused"
+    opened.js(
+        "document.body.append(Object.assign(document.createElement('script'), {text: 'x=1'}))"
+    )
+    assert opened.js("typeof x") == "undefined"

@@ -1,0 +1,142 @@
+// What Python wrote into the page: a JSON header, and its arrays in one compressed block.
+
+export type Numbers = Float32Array | Float64Array | Uint8Array;
+
+export interface Packed<T extends Numbers = Numbers> {
+  data: T;
+  shape: number[];
+}
+
+export type Argument = null | number | boolean | string | { node: number } | Packed<Float32Array> | Argument[];
+
+export interface PolicyGraph {
+  nodes: { op: string; args: Argument[] }[];
+  output: number;
+}
+
+export interface Part {
+  field: string;
+  index: number[];
+  transform: "log1p" | "arcsinh" | null;
+}
+
+export interface RobotSpec {
+  kind: "robot";
+  xml: string;
+  numbers: { field: string; values: Packed<Float64Array> }[];
+  mean_inertia: number;
+  disableflags: number;
+  substeps: number;
+  recipe: Part[];
+  low: Packed<Float32Array>;
+  scale: Packed<Float32Array>;
+  root: number;
+  planar: boolean;
+  starts: Record<string, Packed<Float64Array>>; // qpos, qvel, act, qacc_warmstart: (starts, .)
+}
+
+export interface MazeSpec {
+  kind: "maze";
+  cells: [number, number][];
+  next: number[][]; // by cell: the one up, right, down, left, -1 for a wall, and itself
+  walls: [number, number][][];
+  start: number; // cell
+  reach: number;
+  pull_back: number;
+  starts: Record<string, Packed<Float64Array>>; // position: (starts, 2)
+}
+
+export interface Measure {
+  key: string;
+  label: string;
+  unit: string;
+}
+
+export interface Checks {
+  obs: Packed<Float32Array>;
+  skill: Packed<Float32Array>;
+  action: Packed<Float32Array>;
+  before: Record<string, Packed<Float64Array>>;
+  after: Record<string, Packed<Float64Array>>;
+  after_obs: Packed<Float32Array>;
+}
+
+export interface RunData {
+  title: { method: string; env: string; seed: number; step: number; run: string };
+  versions: { comsd: string; mujoco: string; torch: string };
+  space: { kind: "box" | "sphere" | "one-hot"; dim: number };
+  dt: number; // seconds per control step
+  horizon: number;
+  policy: PolicyGraph;
+  world: RobotSpec | MazeSpec;
+  names: string[]; // of the exported skills
+  skills: Packed<Float32Array>; // (skills, dim)
+  flags: number[]; // of each skill, in [0, 1]
+  measures: Measure[];
+  axes: [string, string]; // shown first
+  values: Packed<Float32Array>; // (measures, skills, starts)
+  effects: number[]; // by dimension: how much behaviour changes; empty where it has no meaning
+  recording: {
+    codes: Packed<Uint8Array>; // (2, skills, numbers, time): differences in time, by byte
+    low: Packed<Float32Array>; // (skills, numbers)
+    step: Packed<Float32Array>;
+  };
+  checks: Checks;
+}
+
+function bytesOf(id: string): Uint8Array<ArrayBuffer> {
+  const text = document.getElementById(id)!.textContent!.trim();
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i);
+  return bytes;
+}
+
+/** The content of a compressed block of the page. */
+export async function unpack(id: string): Promise<ArrayBuffer> {
+  const stream = new Blob([bytesOf(id)]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).arrayBuffer();
+}
+
+const KINDS = { f4: Float32Array, f8: Float64Array, u1: Uint8Array };
+
+export async function readRun(): Promise<RunData> {
+  const header = JSON.parse(document.getElementById("run")!.textContent!);
+  const block = await unpack("arrays");
+  const arrays: Packed[] = header.arrays.map(
+    ([kind, shape, offset]: [keyof typeof KINDS, number[], number]) => {
+      const size = shape.reduce((a, b) => a * b, 1);
+      return { data: new KINDS[kind](block, offset, size), shape };
+    },
+  );
+  const fill = (node: any): any => {
+    if (Array.isArray(node)) return node.map(fill);
+    if (node === null || typeof node !== "object") return node;
+    if ("array" in node) return arrays[node.array];
+    return Object.fromEntries(Object.entries(node).map(([key, value]) => [key, fill(value)]));
+  };
+  return fill(header.run);
+}
+
+/** One row of a matrix, as a view. */
+export function row<T extends Numbers>(matrix: Packed<T>, i: number): T {
+  const size = matrix.data.length / matrix.shape[0];
+  return matrix.data.subarray(i * size, (i + 1) * size) as T;
+}
+
+/** The recorded roll-out of a skill: a row of numbers for each time, the start first. */
+export function recorded(run: RunData, skill: number): Float32Array[] {
+  const { codes, low, step } = run.recording;
+  const [, skills, numbers, time] = codes.shape;
+  const high = skills * numbers * time; // where the second byte of all begins
+  const rows = Array.from({ length: time }, () => new Float32Array(numbers));
+  for (let n = 0; n < numbers; n++) {
+    const at = (skill * numbers + n) * time;
+    let value = 0;
+    for (let t = 0; t < time; t++) {
+      value = (value + codes.data[at + t] + 256 * codes.data[high + at + t]) & 0xffff;
+      rows[t][n] = low.data[skill * numbers + n] + step.data[skill * numbers + n] * value;
+    }
+  }
+  return rows;
+}

@@ -1,0 +1,106 @@
+// The numbers of a skill: those that matter most in sight, the rest folded away.
+
+import { colourOf } from "./colour";
+import type { RunData } from "./data";
+
+const SHOWN = 6; // dimensions beside the flag
+
+export class Sliders {
+  private inputs = new Map<number, HTMLInputElement>();
+  private chips: HTMLButtonElement[] = [];
+  private skill: Float32Array;
+
+  constructor(
+    private run: RunData,
+    private box: HTMLElement,
+    private others: HTMLDetailsElement,
+    private changed: (skill: Float32Array, what: string) => void,
+  ) {
+    this.skill = new Float32Array(run.space.dim);
+    if (run.space.kind === "one-hot") this.makeChips();
+    else this.makeSliders();
+  }
+
+  private makeSliders(): void {
+    const { effects, space } = this.run;
+    const order = Array.from({ length: space.dim }, (_, i) => i).sort((a, b) => effects[b] - effects[a]);
+    const shown = [0, ...order.filter((d) => d !== 0).slice(0, SHOWN)];
+    for (const d of shown) this.box.append(this.slider(d));
+    const rest = order.filter((d) => !shown.includes(d));
+    this.others.hidden = rest.length === 0;
+    const [summary, list] = this.others.children;
+    summary.textContent = `${rest.length} more dimensions, which change less`;
+    for (const d of rest) list.append(this.slider(d));
+  }
+
+  private slider(d: number): HTMLElement {
+    const row = document.createElement("div");
+    row.className = "slider";
+    const input = document.createElement("input");
+    const [label, output, effect] = [document.createElement("label"), document.createElement("output"), document.createElement("span")];
+    Object.assign(input, { type: "range", min: this.run.space.kind === "sphere" ? "-1" : "0", max: "1", step: "0.01", id: `z${d + 1}` });
+    label.htmlFor = input.id;
+    label.textContent = d === 0 ? "z1, the flag" : `z${d + 1}`;
+    effect.className = "effect";
+    effect.style.width = `${(100 * (this.run.effects[d] ?? 0)) / Math.max(...this.run.effects, 1e-9)}%`;
+    effect.title = "how much behaviour changes from one end to the other, measured";
+    input.addEventListener("input", () => {
+      const skill = Float32Array.from(this.skill);
+      skill[d] = Number(input.value);
+      if (this.run.space.kind === "sphere") normalise(skill);
+      this.changed(skill, `z${d + 1}`);
+    });
+    label.append(effect);
+    row.append(label, input, output);
+    this.inputs.set(d, input);
+    return row;
+  }
+
+  private makeChips(): void {
+    const { dim } = this.run.space;
+    this.box.classList.add("chips");
+    this.others.hidden = true;
+    for (let i = 0; i < dim; i++) {
+      const [button, dot] = [document.createElement("button"), document.createElement("i")];
+      dot.style.background = colourOf(i / Math.max(1, dim - 1), true);
+      button.append(dot, `live ${i}`);
+      button.title = `act live with skill ${i}`;
+      button.addEventListener("click", () => {
+        const skill = new Float32Array(dim);
+        skill[i] = 1;
+        this.changed(skill, `skill ${i}`);
+      });
+      this.box.append(button);
+      this.chips.push(button);
+    }
+  }
+
+  show(skill: Float32Array): void {
+    this.skill = skill;
+    for (const [d, input] of this.inputs) {
+      if (Math.abs(Number(input.value) - skill[d]) > 0.005) input.value = String(skill[d]);
+      (input.nextElementSibling as HTMLOutputElement).textContent = skill[d].toFixed(2);
+    }
+    this.chips.forEach((chip, i) => chip.setAttribute("aria-pressed", String(skill[i] === 1)));
+  }
+}
+
+export function normalise(skill: Float32Array): void {
+  const length = Math.hypot(...skill) || 1;
+  skill.forEach((x, i) => (skill[i] = x / length));
+}
+
+/** A draw from the space's prior. */
+export function randomSkill(run: RunData): Float32Array {
+  const { kind, dim } = run.space;
+  const skill = new Float32Array(dim);
+  if (kind === "box") return skill.map(() => Math.random());
+  if (kind === "one-hot") {
+    skill[Math.floor(Math.random() * dim)] = 1;
+    return skill;
+  }
+  const normal = () => Math.sqrt(-2 * Math.log(1 - Math.random())) * Math.cos(2 * Math.PI * Math.random());
+  const drawn = skill.map(normal);
+  normalise(drawn);
+  return drawn;
+}
