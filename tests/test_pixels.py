@@ -21,10 +21,13 @@ from comsd.envs.mujoco import RobotEnv
 from comsd.envs.pixels import PixelEnv, act_on_states, image_pixels
 from comsd.envs.specs import ROBOT_TASKS, make_robot
 from comsd.errors import InputError
+from comsd.jobs.cost import job_seconds
+from comsd.jobs.size import job_size
 from comsd.methods.base import Method
 from comsd.methods.task import TaskReward
 from comsd.nn import use_bf16
 from comsd.registry import METHODS
+from comsd.reproduction.plan import make_plan
 from comsd.resolve import resolve, resolve_scratch
 from comsd.runs import factory
 from comsd.skills import OneHot
@@ -379,3 +382,23 @@ def test_presets_of_images() -> None:
 def test_what_images_cannot_have_is_said(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         resolve("comsd", settings.pop("env"), "smoke", **settings)
+
+
+def test_table_iii_is_planned() -> None:
+    plan = make_plan("pixels", "lite", seeds=2)
+    places = {job.place: job for job in plan.jobs}
+    assert len(plan.jobs) == 2 * (8 + 8 * 4 + 4)
+    root = Path("/somewhere")
+    asked = places["pretrain/cheetah/cic-pixels-published-1"].start_command(root)
+    assert {"--pixels", "--agent.encoder-from", "none"} <= set(asked)
+    asked = places["finetune/cheetah_flip/cic-pixels-published-1"].start_command(root)
+    assert asked[-2:] == ["--agent.encoder-from", "none"]
+    asked = places["scratch/cheetah_run/drqv2-2"].start_command(root)
+    assert asked[:4] == ["finetune", "--scratch", "--task", "cheetah_run"]
+    assert "--pixels" in asked
+    hours = job_seconds(places["pretrain/cheetah/comsd-pixels-1"], 1e11) / 3600
+    assert 0.2 < hours < 3  # the pilot: .8 to 1
+    size = job_size(places["pretrain/cheetah/comsd-pixels-1"])
+    assert 6.9e3 * 1e5 < size.disk < 2 * 6.9e3 * 2e5  # 100,000 frames of 48 x 48, and weights
+    chosen = make_plan("pixels", "lite", seeds=1, methods=["metra", "comsd"], tasks=["cheetah_run"])
+    assert {job.arm for job in chosen.jobs} == {"metra-pixels", "comsd-pixels", "drqv2"}

@@ -91,7 +91,7 @@ def test_variants_are_told_apart() -> None:
     [
         ("reproduce", "EXHIBIT is missing"),
         ("reproduce tableau", "exhibit is 'tableau'; allowed: finetuning"),
-        ("reproduce pixels", "needs the pixel setting"),
+        ("reproduce pixels --tasks cheetah_fly", "tasks is 'cheetah_fly'"),
         ("reproduce finetuning --seeds 0", "seeds is 0; it must be at least 1"),
         ("reproduce finetuning --seeds x", "--seeds is 'x'; it must be a whole number"),
         ("reproduce finetuning --domains warker", "domains is 'warker' (did you mean 'walker'?)"),

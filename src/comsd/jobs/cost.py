@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from comsd.adaptation import COMBINED_STEPS, agent_of, train_of
 from comsd.agents.ppo import PPOConfig
 from comsd.config import Config
+from comsd.encoders import KERNEL, PixelSettings
 from comsd.envs.base import Env
 from comsd.jobs.job import Job
 from comsd.registry import env_spec
@@ -38,6 +39,7 @@ ACTING = 2e-4  # seconds to act and to store a step of all environments
 SIMULATION = {"maze": 1e-6, "walker": 9e-5, "quadruped": 1e-4, "hopper": 4e-5, "cheetah": 2e-5}
 SWEPT = 21  # episodes of an evaluation of a robot's skills: a sweep of 11, 10 held out
 TYPICAL_RATE = 1e11  # FLOPs per second of one core
+RENDERING = {"full": 2e-2, "near": 7e-3, "fast": 5e-4}  # seconds per image
 ROWS = 64  # of the batch on which the work of a method is counted
 
 
@@ -67,6 +69,7 @@ def job_work(job: Job, overrides: Overrides = ()) -> tuple[float, float, int]:
     """FLOPs and other seconds per environment step, and the number of steps."""
     # Adaptations have the networks of learning from scratch but for the skill as an input.
     method = job.method if job.stage == "pretrain" else None
+    overrides += (("pixels", True),) if job.pixels else ()
     flops, seconds, steps = step_work(method, job.env, job.preset, overrides)
     if job.stage == "combine":
         steps = COMBINED_STEPS.get(job.preset, steps)
@@ -90,6 +93,8 @@ def step_work(
     assert isinstance(train, TrainSettings)
     flops, gradient_steps = learning_work(config, spec.make(1, 0), train.envs)
     simulation = SIMULATION.get(spec.families[-1], 1e-4)
+    if isinstance(pixels := config.pixels, PixelSettings):
+        simulation += RENDERING[pixels.render] / pixels.repeat
     episodes = SWEPT if "robots" in spec.families else s.rollouts * max(1, s.skills)
     evaluation = spec.horizon * (ACTING + episodes * simulation) / s.evaluate_every
     acting = ACTING / train.envs + simulation
@@ -105,14 +110,34 @@ def learning_work(config: Config, env: Env, envs: int) -> tuple[float, float]:
         # An epoch: forward, backward (2). Before: old values; after: the reward's features.
         flops = 2 * weights * (3 * c.epochs + 1) + method * (c.epochs + 1 / 3)
         return flops, 2 * c.epochs * c.minibatches / (envs * env.horizon)
-    hidden, train = agent_of(config).hidden, train_of(config)
-    actor = hidden * (inputs + hidden + actions)
-    critic = hidden * (inputs + actions + 2 * hidden + 2)
+    hidden, train, encoding = agent_of(config).hidden, train_of(config), 0.0
+    if isinstance(pixels := config.pixels, PixelSettings):
+        narrow, (encoding, features) = pixels.features, encoder_work(config)
+        inputs = features + config.run.skills
+        actor = narrow * inputs + hidden * (narrow + hidden + actions)
+        critic = narrow * inputs + 2 * hidden * (narrow + actions + hidden + 1)
+        method += 12 * narrow * features if method else 0  # its bottleneck, forward and backward
+    else:
+        actor = hidden * (inputs + hidden + actions)
+        critic = hidden * (inputs + actions + 2 * hidden + 2)
     # Actor: next action, loss, backward (2). Critic: target, loss, backward (2), loss of the
     # actor, backward to the action.
     learned = train.representation_steps / train.representation_every
-    flops = train.batch_size * (2 * (4 * actor + 6 * critic) + learned * method)
+    flops = train.batch_size * (2 * (4 * actor + 6 * critic) + learned * method + encoding)
     return flops / train.update_every, (2 + learned) / train.update_every
+
+
+def encoder_work(config: Config) -> tuple[float, int]:
+    """FLOPs per row of encoding s and s', with the gradient of those that are trained; features."""
+    pixels = config.pixels
+    assert isinstance(pixels, PixelSettings)
+    side, channels, flops = pixels.size, 3 * pixels.stack, 0
+    for stride in map(int, pixels.strides.split(",")):
+        side = (side - KERNEL) // stride + 1
+        flops += 2 * KERNEL**2 * channels * pixels.channels * side**2
+        channels = pixels.channels
+    passes = {"none": 2, "critic": 4, "method": 6, "both": 6}  # backward counts as two
+    return passes[agent_of(config).encoder_from] * flops, channels * side**2
 
 
 def method_flops(config: Config, env: Env) -> float:
@@ -131,7 +156,9 @@ def method_flops(config: Config, env: Env) -> float:
     for layer in method.modules():
         if isinstance(layer, nn.Linear):
             layer.register_forward_hook(count)
-    obs, one = torch.zeros(ROWS, *env.obs_spec.shape), torch.zeros(ROWS)
+    images = isinstance(config.pixels, PixelSettings)
+    shape = (config.pixels.features,) if images else env.obs_spec.shape
+    obs, one = torch.zeros(ROWS, *shape), torch.zeros(ROWS)
     skill = method.space.sample(ROWS, np.random.default_rng(0))
     method.embed_and_loss(Batch(obs, torch.zeros(ROWS, env.action_dim), obs, obs, skill, one, one))
     return flops / ROWS

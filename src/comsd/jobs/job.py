@@ -28,6 +28,7 @@ class Job:
     needs: str | None = None  # the place of the run it starts from
     options: tuple[str, ...] = ()
     steps: int | None = None  # to which it is trained [the preset's]
+    pixels: bool = False  # observes images
 
     def start_command(self, root: Path) -> list[str]:
         """The arguments of `comsd` that begin it."""

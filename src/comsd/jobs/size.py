@@ -11,8 +11,9 @@ from comsd import checkpoint
 from comsd.adaptation import agent_of
 from comsd.agents.ppo import PPOConfig
 from comsd.config import Config
+from comsd.encoders import PixelSettings
 from comsd.envs.base import Env
-from comsd.jobs.cost import Overrides, job_work
+from comsd.jobs.cost import Overrides, encoder_work, job_work
 from comsd.jobs.job import Job
 from comsd.registry import env_spec
 from comsd.replay import Layout
@@ -34,7 +35,8 @@ def job_size(job: Job, overrides: Overrides = ()) -> Size:
     if job.stage == "analyse":
         return Size(TABLES, PROCESS)
     method = job.method if job.stage == "pretrain" else None
-    weights, layout = shapes(method, job.env, job.preset, overrides)
+    images = (("pixels", True),) if job.pixels else ()
+    weights, layout = shapes(method, job.env, job.preset, overrides + images)
     # Weights, two moments of Adam; a target beside the critic is among the weights.
     state = 3 * FLOAT * weights
     if layout is None:
@@ -58,7 +60,10 @@ def shapes(
     weights = network_weights(config, one)
     if not isinstance(train := config.train, OffPolicySettings):
         return weights, None
-    size = (train.replay, train.envs, one.obs_spec, one.action_dim, s.skills)
+    obs = one.obs_spec
+    if isinstance(pixels := config.pixels, PixelSettings):  # single frames are stored
+        obs = obs._replace(shape=(3, pixels.size, pixels.size), dtype="uint8")
+    size = (train.replay, train.envs, obs, one.action_dim, s.skills)
     return weights, Layout(*size, one.horizon, train.hold)
 
 
@@ -70,6 +75,10 @@ def network_weights(config: Config, env: Env) -> int:
     if isinstance(c := config.agent, PPOConfig):
         return own + c.hidden * (2 * (inputs + c.hidden + actions) + 1)
     hidden = agent_of(config).hidden
+    if isinstance(pixels := config.pixels, PixelSettings):
+        narrow, features = pixels.features, encoder_work(config)[1] + config.run.skills
+        heads = hidden * (narrow + hidden + actions)
+        return own + 4 * narrow * features + 5 * heads  # bottlenecks of method, actor, critic (2)
     actor = hidden * (inputs + hidden + actions)
     critic = hidden * (inputs + actions + 2 * hidden + 2)
     return own + actor + 2 * critic

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from comsd.config import choose
-from comsd.errors import InputError
 from comsd.registry import ENVS
 
 Shown = Literal["finetune", "combine", "analyse", "maze"]
@@ -19,6 +18,7 @@ class Arm:
     name: str
     method: str
     options: tuple[str, ...] = ()  # of `comsd pretrain`
+    adapt_options: tuple[str, ...] = ()  # of what is done with its skills
 
 
 def methods(*names: str) -> tuple[Arm, ...]:
@@ -29,6 +29,22 @@ def alpha(value: float, *options: str, name: str = "") -> Arm:
     return Arm(f"comsd-alpha-{value:g}{name}", "comsd", ("--method.alpha", f"{value:g}", *options))
 
 
+def pixels(name: str, *options: str, variant: str = "", adapt: tuple[str, ...] = ()) -> Arm:
+    return Arm(f"{name}-pixels{variant}", name, ("--pixels", *options), adapt)
+
+
+RANDOM_ENCODER = ("--agent.encoder-from", "none")
+PUBLISHED = (  # as released: nothing trains the encoder, or the method's loss in pre-training alone
+    pixels("cic", *RANDOM_ENCODER, variant="-published", adapt=RANDOM_ENCODER),
+    pixels("cesd", *RANDOM_ENCODER, variant="-published", adapt=RANDOM_ENCODER),
+    pixels(
+        "smm",
+        *("--agent.encoder-from", "method", "--method.density-trains-input"),
+        variant="-published",
+        adapt=RANDOM_ENCODER,
+    ),
+)
+DDPG, DRQV2 = Arm("ddpg", "task"), Arm("drqv2", "task", ("--pixels",))
 COMSD = Arm("comsd", "comsd")
 COMPARED = (*methods("diayn", "smm", "aps", "cic", "becl", "cesd"), COMSD)
 WITHOUT_SMW = Arm("comsd-without-smw", "comsd", ("--method.no-smw",))
@@ -49,9 +65,18 @@ class Exhibit:
     domains: tuple[str, ...] = ("walker",)
     arms: tuple[Arm, ...] = COMPARED
     tasks: tuple[str, ...] = ()  # only these; all of the domain if empty
-    reference: bool = False  # plain DDPG from scratch beside it
+    reference: Arm | None = None  # the agent alone, from scratch, beside it
     skills: tuple[int, ...] = ()  # numbers of skills, where they are compared
     seeds: int = 3  # the paper's; ours where it does not say
+
+    @property
+    def pixels(self) -> bool:
+        return all("--pixels" in arm.options for arm in self.arms)
+
+    def arm(self, name: str) -> Arm:
+        """One of its arms, or another method in its setting."""
+        usual = pixels(name) if self.pixels else Arm(name, name)
+        return next((arm for arm in self.arms if arm.name in (name, usual.name)), usual)
 
     def tasks_of(self, domain: str) -> list[str]:
         return [task for task in ENVS[domain].tasks if not self.tasks or task in self.tasks]
@@ -62,7 +87,7 @@ EXHIBITS: dict[str, Exhibit] = {
         "Table I",
         "Skill fine-tuning: return after 100k steps",
         domains=ROBOTS,
-        reference=True,
+        reference=DDPG,
         seeds=10,
     ),
     "combination": Exhibit(
@@ -110,12 +135,20 @@ EXHIBITS: dict[str, Exhibit] = {
         arms=methods("diayn", "dads", "becl", "cesd", "cic", "comsd"),
         skills=(6, 10),
     ),
+    "pixels": Exhibit(
+        "Table III",
+        "Fine-tuning from images: return after 100k steps",
+        domains=("cheetah",),
+        arms=(
+            *PUBLISHED,
+            *map(pixels, ("cic", "cesd", "smm", "comsd")),
+            pixels("comsd", "--method.neighbour-weight", "0", variant="-no-neighbours"),
+        ),
+        reference=DRQV2,
+    ),
 }
+REFERENCES = {exhibit.reference.name for exhibit in EXHIBITS.values() if exhibit.reference}
 
 
 def find_exhibit(name: str) -> Exhibit:
-    if name == "pixels":
-        raise InputError(
-            "exhibit is 'pixels' (Table III), which needs the pixel setting: not built yet"
-        )
     return choose("exhibit", name, EXHIBITS)

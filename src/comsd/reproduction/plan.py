@@ -65,10 +65,10 @@ def exhibit_jobs(
 ) -> Iterator[Job]:
     for domain in domains:
         choose("domains", domain, dict.fromkeys(exhibit.domains))
-    domains, known = domains or exhibit.domains, {arm.name: arm for arm in exhibit.arms}
+    domains = domains or exhibit.domains
     for method in methods:
-        choose("methods", method, {**known, **METHODS})
-    arms = [known.get(method) or Arm(method, method) for method in methods] or exhibit.arms
+        choose("methods", method, {**{arm.name: arm for arm in exhibit.arms}, **METHODS})
+    arms = [exhibit.arm(method) for method in methods] or exhibit.arms
     all_tasks = [task for domain in domains for task in exhibit.tasks_of(domain)]
     for task in tasks:
         choose("tasks", task, dict.fromkeys(all_tasks))
@@ -86,14 +86,18 @@ def make_jobs(
         source += f"/{arm.name}-{seed}"
         options = ("--skills", str(count), *arm.options) if count else arm.options
         who = (arm.name, arm.method, seed, preset)
-        yield Job(source, "pretrain", domain, *who, options=options)
+        seen, adapted = {"pixels": exhibit.pixels}, arm.adapt_options
+        yield Job(source, "pretrain", domain, *who, options=options, **seen)
         if "analyse" in exhibit.shows:
-            yield Job(f"{source}/analysis", "analyse", domain, *who, source)
+            yield Job(f"{source}/analysis", "analyse", domain, *who, source, **seen)
         for stage, task in product(stages, tasks):
-            yield Job(f"{stage}/{task}/{arm.name}-{seed}", stage, task, *who, source)
-    for task in tasks if exhibit.reference else ():
-        place = f"scratch/{task}/ddpg-{seed}"
-        yield Job(place, "scratch", task, "ddpg", "task", seed, preset)
+            place = f"{stage}/{task}/{arm.name}-{seed}"
+            yield Job(place, stage, task, *who, source, adapted, **seen)
+    if alone := exhibit.reference:
+        who = (alone.name, alone.method, seed, preset)
+        for task in tasks:
+            place, options = f"scratch/{task}/{alone.name}-{seed}", alone.options
+            yield Job(place, "scratch", task, *who, options=options, pixels=exhibit.pixels)
 
 
 def carry_out(

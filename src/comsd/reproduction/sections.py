@@ -14,14 +14,13 @@ from comsd.adaptation import FinetuneSettings
 from comsd.evaluation import make_evaluator
 from comsd.registry import METHODS
 from comsd.reproduction.collect import FinishedRun
-from comsd.reproduction.exhibits import COMPARED, EXHIBITS, Exhibit, Shown
+from comsd.reproduction.exhibits import COMPARED, EXHIBITS, REFERENCES, Exhibit, Shown
 from comsd.reproduction.statistics import ENOUGH, Cell, interval, summarise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-REFERENCE = "ddpg"  # the arm without pre-training
 METRICS: dict[Shown, dict[str, str]] = {  # metric -> name of its row
     "finetune": {"return": ""},
     "combine": {"return": "", "return_without_noise": ", noise-free"},
@@ -65,8 +64,9 @@ def arms_of(exhibit: Exhibit, runs: list[FinishedRun]) -> list[str]:
     names = [arm.name for arm in exhibit.arms]
     if exhibit.arms == COMPARED:
         variants = {arm.name for e in EXHIBITS.values() for arm in e.arms} - set(METHODS)
-        names += sorted(trained - variants - {*names, REFERENCE})
-    return [name for name in ([REFERENCE] if exhibit.reference else []) + names if name in trained]
+        names += sorted(trained - variants - {*names} - REFERENCES)
+    alone = [exhibit.reference.name] if exhibit.reference else []
+    return [name for name in alone + names if name in trained]
 
 
 def results(run: FinishedRun, shown: Shown) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def learning_curves(tasks: list[str], arms: list[str], runs: list[FinishedRun]) 
                 continue
             shared = sorted(set.intersection(*map(set, curves)))
             values = np.array([[curve[step] for step in shared] for curve in curves])
-            colour = "black" if arm == REFERENCE else f"C{i}"
+            colour = "black" if arm in REFERENCES else f"C{i}"
             axes.plot(shared, values.mean(0), color=colour, label=f"{arm} (n={len(curves)})")
             if len(curves) >= ENOUGH:
                 axes.fill_between(shared, *interval(values), color=colour, alpha=0.15, linewidth=0)
