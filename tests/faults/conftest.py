@@ -11,6 +11,7 @@ import pytest
 
 import comsd
 from comsd.runs import Run
+from comsd.training.trainer import TrainingLoop
 
 SMALL: dict[str, dict[str, Any]] = {  # seconds each, and every kind of file there is
     "ppo": {"env": "maze-tree", "preset": "smoke", "skills": 3},
@@ -83,3 +84,9 @@ def tuned(robot: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An adaptation, with its own copy of the policy it started from."""
     place = tmp_path_factory.mktemp("tuned") / "run"
     return comsd.finetune(Run(robot), task="hopper_hop", run=place).path
+
+
+@pytest.fixture
+def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the first step of training: which settings train is proved elsewhere."""
+    monkeypatch.setattr(TrainingLoop, "run", lambda *_, **__: None)

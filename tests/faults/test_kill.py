@@ -61,7 +61,7 @@ def test_a_killed_run_ends_as_if_nothing_had_been(
     assert changes > 30
     wanted = fingerprint(whole)
     rng = np.random.default_rng([SEED, list(COMMANDS).index(kind)])
-    for trial in range(times(2, 14)):
+    for trial in range(times(1, 9)):
         run = tmp_path / f"killed-{trial}"
         for life in range(2):
             at_any_time = (trial + life) % 3 == 2

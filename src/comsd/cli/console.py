@@ -46,14 +46,24 @@ def pasteable(message: str) -> str:
     return re.sub("`comsd ([^`]+)`", lambda said: f"`{called()} {said[1]}{files}`", message)
 
 
+def printable(text: str) -> str:
+    """One line in which names cannot move the cursor, ring a bell or turn the text around."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def echo(line: str) -> None:
+    """A line of a command's output."""
+    print(printable(line), flush=True)
+
+
 def fail(message: str, code: int) -> NoReturn:
-    print(f"comsd: {pasteable(message)}", file=sys.stderr)
+    print(f"comsd: {printable(pasteable(message))}", file=sys.stderr)
     sys.exit(code)
 
 
 def say(message: str) -> None:
     with contextlib.suppress(OSError):  # the terminal is gone: training goes on
-        print(pasteable(message), file=sys.stderr, flush=True)
+        print(printable(pasteable(message)), file=sys.stderr, flush=True)
 
 
 def new_table(*columns: str) -> Table:

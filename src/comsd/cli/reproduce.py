@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from comsd.cli import executors
-from comsd.cli.console import new_table, read_arguments, show
+from comsd.cli.console import echo, new_table, read_arguments, show
 from comsd.cli.sweep import report_sweep
 from comsd.cli.watch import JobTable
 from comsd.jobs.cost import job_seconds, product_rate
@@ -53,7 +53,7 @@ def reproduce(argv: list[str]) -> None:
             carry_out(plan, root, executor, table.report, table)
     finally:
         if any(root.glob("*/*/*/config.json")):
-            print(f"report: {write_report(values['--dir'])}")
+            echo(f"report: {write_report(values['--dir'])}")
 
 
 def show_plan(plan: Plan, root: Path, slots: int) -> None:
@@ -69,8 +69,8 @@ def show_plan(plan: Plan, root: Path, slots: int) -> None:
     where = ", ".join(EXHIBITS[name].where for name in plan.exhibits)
     kind = f"{', '.join(plan.exhibits)} ({where}), preset {plan.preset}"
     hours = [f"{h:.2g}" if h < 10 else f"{h:,.0f}" for h in (total, total / slots)]
-    print(f"{kind}: {len(plan.jobs)} jobs in {root}; left: about {hours[0]} core hours, ", end="")
-    print(f"{hours[1]} hours with {slots} processes (an estimate from counted work)", flush=True)
+    left = f"left: about {hours[0]} core hours, {hours[1]} hours with {slots} processes"
+    echo(f"{kind}: {len(plan.jobs)} jobs in {root}; {left} (an estimate from counted work)")
 
 
 def report(argv: list[str]) -> None:
@@ -80,4 +80,4 @@ def report(argv: list[str]) -> None:
     if (Path(place) / FILE).exists():
         report_sweep(Path(place), given.get("--out"))
     else:
-        print(f"report: {write_report(place, given.get('--out'))}")
+        echo(f"report: {write_report(place, given.get('--out'))}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import comsd
 from comsd.analysis import Analysis
-from comsd.cli.console import called, new_table, read_arguments, say, show
+from comsd.cli.console import called, echo, new_table, read_arguments, say, show
 from comsd.evaluation import make_evaluator
 from comsd.evaluation.robots import MEAN_NEIGHBOURS, SWEEPS
 from comsd.options import Option
@@ -51,15 +51,15 @@ def evaluate(argv: list[str]) -> None:
         print(f"* the paper shows a picture; {met} of our {len(claim)} bounds for it are reached")
     if result.step < result.steps:
         print(f"unfinished: step {result.step:,} of {result.steps:,}")
-    print(f"picture: {result.picture}")
+    echo(f"picture: {result.picture}")
     if not run.pretrains:
         return
     other = next(name for name in METHODS if name != settings.method)
     again = f"--env {settings.env} --preset {settings.preset}"
     if resolve(other, settings.env, settings.preset).run.space == settings.space:
         again += f" --skills {settings.skills}"  # elsewhere the number means something else
-    print(f"next:    {called()} pretrain {other} {again}  # another method")
-    print(f"         {called()} config {settings.method} --env {settings.env}  # all settings")
+    echo(f"next:    {called()} pretrain {other} {again}  # another method")
+    echo(f"         {called()} config {settings.method} --env {settings.env}  # all settings")
 
 
 ANALYSE = [
@@ -98,7 +98,7 @@ def show_analysis(result: Analysis) -> None:
             table.add_row(s.sweep, s.skill, *figures)
     show(table)
     for path in result.files.values():
-        print(f"written: {path}")
+        echo(f"written: {path}")
 
 
 EXPLORE = [
@@ -113,6 +113,6 @@ def explore(argv: list[str]) -> None:
     place, given = read_arguments(argv, "comsd explore RUN", EXPLORE, RUN)
     skills, starts = given.get("--skills", 64), given.get("--starts", 5)
     path = comsd.explore(place, given.get("--out"), skills, starts=starts, report=say)
-    print(f"written: {path} ({path.stat().st_size / 1e6:.1f} MB), opens in any browser, offline")
+    echo(f"written: {path} ({path.stat().st_size / 1e6:.1f} MB), opens in any browser, offline")
     if "--no-open" not in given and sys.stdout.isatty():
         webbrowser.open(path.resolve().as_uri())

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from comsd.cli import executors
-from comsd.cli.console import new_table, show, show_help
+from comsd.cli.console import echo, new_table, show, show_help
 from comsd.cli.watch import JobTable
 from comsd.errors import InputError
 from comsd.jobs.cost import product_rate
@@ -118,5 +118,5 @@ def report_sweep(root: Path, out: Path | None = None) -> None:
     if ranked:
         show(table)
         for command in best_commands(asked, ranked[0].trial):
-            print(f"best: {command}")
-    print(f"report: {page}")
+            echo(f"best: {command}")
+    echo(f"report: {page}")

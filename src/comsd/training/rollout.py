@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from comsd.envs.base import Env
+from comsd.errors import RunError
 from comsd.types import Array, Mask, PolicyFn
 
 
@@ -74,6 +75,8 @@ def rollout(
                 raise Stopped
             action = policy_fn(obs)
             step = env.step(action)
+            if not (np.isfinite(step.obs).all() and np.isfinite(step.reward).all()):
+                raise RunError("observations or rewards of the environment hold NaN or infinity")
             ended = step.ended
             yield Transition(obs, action, step.obs, step.reward, ended, alive)
             alive = alive & ~ended
