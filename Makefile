@@ -13,7 +13,7 @@ PIP := $(BIN)/pip --quiet --disable-pip-version-check
 DEMO := runs/demo
 PAGE := src/comsd/explorer/page.html
 
-.PHONY: install lock demo test test-slow test-faults test-viewer viewer explore-demo check format lint types layers bench clean
+.PHONY: install lock demo test test-slow test-ray test-faults test-viewer viewer explore-demo check format lint types layers bench clean
 
 install: .venv/installed
 
@@ -62,6 +62,11 @@ test-viewer: $(PAGE)
 explore-demo: $(PAGE)
 	$(BIN)/comsd explore results/walker/comsd-1 --out runs/explore.html
 
+# With the extra: two Ray nodes on loopback, killed with -9.
+test-ray: install
+	$(PIP) install -c constraints.txt 'ray>=2.60,<2.61' 'optuna>=5.0,<5.1'
+	$(BIN)/python -m pytest -m slow -rP tests/slow/test_ray.py
+
 check: install format lint types layers test
 
 format: install
@@ -84,6 +89,7 @@ bench: install
 	$(BIN)/python benchmarks/methods.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/adaptation.py
+	$(BIN)/python benchmarks/scheduler.py
 
 clean:
 	rm -rf .venv viewer/node_modules $(PAGE)

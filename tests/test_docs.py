@@ -56,7 +56,8 @@ def test_the_commands_of_the_page_on_scaling_make_a_plan(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    argv = shlex.split(command)[1:]
+    argv = [w if w not in ("lite", "paper") else "smoke" for w in shlex.split(command)[1:]]
+    argv += ["--preset", "smoke"] * ("--preset" not in argv)
     main(argv if "--plan" in argv else [*argv, "--plan"])
     assert not list(tmp_path.iterdir())
 

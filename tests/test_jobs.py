@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import socket
 import threading
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from comsd.errors import InputError, Interrupted, RunError
 from comsd.jobs.executor import Ended, Resources, Status, read_status
+from comsd.jobs.executors import make_executor
 from comsd.jobs.job import Job
 from comsd.jobs.local import LocalExecutor, available_cores
 from comsd.jobs.scheduler import Scheduler, driver_lock, execute, raise_failures
@@ -198,3 +200,34 @@ def test_time_left() -> None:
     assert Status("host", 100, 500, 50.0).seconds_left == 8
     assert Status("host").seconds_left is None
     assert read_status(Path("nowhere.log"), "host") == Status("host")
+
+
+# --- where, in one sentence -----------------------------------------------------------------------
+
+
+def test_bad_places_are_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("RAY_AUTH_MODE", "RAY_USAGE_STATS_ENABLED", "RAY_AUTH_TOKEN"):
+        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.delenv(name)
+    with pytest.raises(InputError, match="on is 'moon'; allowed: local, ray, slurm"):
+        make_executor("moon")
+    with pytest.raises(InputError, match="address and carry are for --on ray, not for local"):
+        make_executor("local", address="head:6379")
+    with pytest.raises(InputError, match="carry is 'pigeon'; allowed: auto, objects, or a URL"):
+        make_executor("ray", carry="pigeon")
+    with pytest.raises(InputError, match="carry is 'moon://x', which cannot be used"):
+        make_executor("ray", carry="moon://x")
+    monkeypatch.setattr("comsd.jobs.ray_cluster.find_spec", lambda _: None)
+    with pytest.raises(InputError, match=r"needs the extra: pip install 'comsd\[ray\]'"):
+        make_executor("ray")
+    monkeypatch.setattr("comsd.jobs.ray_cluster.find_spec", lambda _: object())
+    for address in ("head", "head:port", ":1"):
+        with pytest.raises(InputError, match="it must be HOST:PORT of the cluster's head"):
+            make_executor("ray", address=address)
+    with pytest.raises(InputError, match=r"which does not answer: .*refused"):
+        make_executor("ray", address="127.0.0.1:9")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(InputError, match="the cluster's token is missing: set RAY_AUTH_TOKEN"):
+            make_executor("ray", address=f"127.0.0.1:{port}")

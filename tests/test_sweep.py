@@ -299,7 +299,7 @@ def test_the_size_of_a_run(tmp_path: Path) -> None:
 def test_halving_is_estimated_with_its_promotions() -> None:
     asked = make_sweep("comsd", "walker", {"agent.lr": "1e-5..1e-3:log"}, trials=9, halve=3)
     whole = asked.steps
-    steps = estimate(asked, 1e11)["pretrain"].steps
+    steps = estimate(asked)["pretrain"].work.steps
     assert steps == pytest.approx(
         3 * (9 * whole / 9 + 3 * (whole / 3 - whole / 9) + 2 * whole / 3), rel=0.01
     )

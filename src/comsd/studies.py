@@ -29,16 +29,16 @@ def reproduce(
     methods: Sequence[str] = (),
     tasks: Sequence[str] = (),
     report: Report = silent,
-    **where: Any,
+    where: Mapping[str, Any] | None = None,
 ) -> Path:
     """All runs behind a table or figure of the paper, or `all`; returns the path of the report.
 
-    seeds: None takes the paper's number. where: `on="local"`, `jobs`, `cpus`, `gpus` as in
+    seeds: None takes the paper's number. where: `{"on": "ray", "gpus": 0.25}`, names as in
     `comsd reproduce --help`. The same call again continues.
     """
     asked = {"domains": domains, "methods": methods, "tasks": tasks}
     plan = make_plan(exhibit, preset, seeds=seeds, **asked)
-    carry_out(plan, Path(dir) / preset, make_executor(**where), report)
+    carry_out(plan, Path(dir) / preset, make_executor(**(where or {})), report)
     return write_report(dir)
 
 
@@ -57,20 +57,16 @@ def sweep(
     settings: Mapping[str, str | Sequence[Value]],
     dir: Path | str = "sweep",
     report: Report = silent,
-    on: str = "local",
-    jobs: int = 0,
-    cpus: int = 0,
-    gpus: float = 0.0,
+    where: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> SweepResult:
     """Train with many settings and rank them; the same call again continues.
 
     settings: lists (`{"method.alpha": [0.1, 0.5]}`) or ranges (`{"agent.lr": "1e-5..1e-3:log"}`).
     options: `preset`, `seeds`, `trials`, `sampler`, `task`, `adapt`, `rank`, `lowest` and `halve`
-    as in `comsd sweep --help`.
+    as in `comsd sweep --help`; where: as for `reproduce`.
     """
     asked = make_sweep(method, env, settings, **options)
-    executor = make_executor(on, jobs=jobs, cpus=cpus, gpus=gpus)
-    carry_out_sweep(asked, Path(dir), executor, report)
+    carry_out_sweep(asked, Path(dir), make_executor(**(where or {})), report)
     page, ranking = write_sweep_report(Path(dir))
     return SweepResult(ranking, best_commands(asked, ranking[0].trial) if ranking else [], page)

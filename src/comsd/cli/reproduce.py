@@ -10,7 +10,8 @@ from comsd.cli import executors
 from comsd.cli.console import echo, new_table, read_arguments, show
 from comsd.cli.sweep import report_sweep
 from comsd.cli.watch import JobTable
-from comsd.jobs.cost import job_seconds, product_rate
+from comsd.jobs.cost import Work, job_total
+from comsd.jobs.size import job_size
 from comsd.options import Option
 from comsd.reproduction.exhibits import EXHIBITS
 from comsd.reproduction.page import write_report
@@ -44,10 +45,11 @@ def reproduce(argv: list[str]) -> None:
         tasks=values["--tasks"] or (),
     )
     root = values["--dir"] / values["--preset"]
+    if values["--plan"]:
+        show_plan(plan, root, executors.planned_slots(values))
+        return
     executor = executors.executor_of(values)
     show_plan(plan, root, executor.slots)
-    if values["--plan"]:
-        return
     try:
         with JobTable() as table:
             carry_out(plan, root, executor, table.report, table)
@@ -64,13 +66,14 @@ def show_plan(plan: Plan, root: Path, slots: int) -> None:
     for key, count in jobs.items():
         table.add_row(*key, str(count), str(count - missing[key]))
     show(table)
-    rate = product_rate()
-    total = sum(job_seconds(job, rate) for job in left) / 3600
     where = ", ".join(EXHIBITS[name].where for name in plan.exhibits)
     kind = f"{', '.join(plan.exhibits)} ({where}), preset {plan.preset}"
-    hours = [f"{h:.2g}" if h < 10 else f"{h:,.0f}" for h in (total, total / slots)]
-    left = f"left: about {hours[0]} core hours, {hours[1]} hours with {slots} processes"
-    echo(f"{kind}: {len(plan.jobs)} jobs in {root}; {left} (an estimate from counted work)")
+    echo(f"{kind}: {len(plan.jobs):,} jobs in {root}")
+    work, disk, memory = Work(), 0, 0
+    for job in left:
+        size = job_size(job)
+        work, disk, memory = work.plus(job_total(job)), disk + size.disk, max(memory, size.memory)
+    executors.show_costs(work, disk, memory, slots)
 
 
 def report(argv: list[str]) -> None:

@@ -9,7 +9,8 @@ from comsd.cli import executors
 from comsd.cli.console import echo, new_table, show, show_help
 from comsd.cli.watch import JobTable
 from comsd.errors import InputError
-from comsd.jobs.cost import product_rate
+from comsd.jobs.cost import Work
+from comsd.jobs.size import job_size
 from comsd.options import Option, parse, wants_help
 from comsd.sweeps.make import make_sweep
 from comsd.sweeps.page import write_sweep_report
@@ -64,10 +65,11 @@ def sweep(argv: list[str]) -> None:
     )
     root = cast(Path, values["--dir"])
     check_directory(asked, root)
+    if values["--plan"]:
+        show_plan(asked, root, executors.planned_slots(values))
+        return
     executor = executors.executor_of(values)
     show_plan(asked, root, executor.slots)
-    if values["--plan"]:
-        return
     try:
         with JobTable() as table:
             carry_out_sweep(asked, root, executor, table.report, table)
@@ -93,19 +95,21 @@ def take_settings(argv: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
 
 
 def show_plan(asked: Sweep, root: Path, slots: int) -> None:
-    table = new_table("stage", "runs", "steps", "core hours", "disk, GB")
-    parts = estimate(asked, product_rate())
+    table = new_table("stage", "runs", "steps", "disk, GB")
+    parts, work, memory = estimate(asked), Work(), 0
     for stage, part in parts.items():
-        hours, disk = f"{part.seconds / 3600:,.3g}", f"{part.disk / 1e9:,.3g}"
-        table.add_row(stage, f"{part.runs:,}", f"{part.steps:,}", hours, disk)
+        work = work.plus(part.work)
+        disk = f"{part.disk / 1e9:,.3g}"
+        table.add_row(stage, f"{part.runs:,}", f"{part.work.steps:,}", disk)
     show(table)
-    hours = sum(part.seconds for part in parts.values()) / 3600
+    for job in asked.chain(next(asked.known_trials()), 1):
+        memory = max(memory, job_size(job).memory)
     trials = f"{asked.trials_wanted:,} trials of {asked.seeds} seeds in {root}"
     if asked.halve:
         kept = ", ".join(f"{n:,} to {steps:,} steps" for n, steps in asked.rungs)
         trials += f", successive halving: {kept}"
-    print(f"{trials}, ranked by {asked.rank}; about {hours:,.3g} core hours in all, ", end="")
-    print(f"{hours / slots:,.3g} hours with {slots} processes (an estimate from counted work)")
+    print(f"{trials}, ranked by {asked.rank}")
+    executors.show_costs(work, sum(part.disk for part in parts.values()), memory, slots)
 
 
 def report_sweep(root: Path, out: Path | None = None) -> None:

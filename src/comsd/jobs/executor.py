@@ -42,7 +42,10 @@ class Status(NamedTuple):
 
 
 class Executor(Protocol):
-    slots: int  # jobs at a time; may change while nodes come and go
+    @property
+    def slots(self) -> int:
+        """Jobs at a time; may change while nodes come and go."""
+        ...
 
     def start(self, job: Job, root: Path) -> None: ...
 
@@ -74,7 +77,9 @@ class Resources:
         if not 0 <= self.gpus <= 1:
             raise InputError(f"gpus is {self.gpus:g}; it must be between 0 and 1: a run uses one")
 
-    def arguments(self, argv: list[str], threads: int | None = None) -> list[str]:
+    def arguments(
+        self, argv: list[str], threads: int | None = None, *, method_files: bool = True
+    ) -> list[str]:
         """The arguments of `comsd` with the threads and the device that the job has."""
         threads = threads or self.cpus
         options: list[str] = []
@@ -82,7 +87,7 @@ class Resources:
             options += ["--threads", str(threads)]
         if argv[0] in TRAINS and self.gpus:
             options += ["--device", "cuda"]
-        for path in LOADED:
+        for path in LOADED if method_files else ():
             options += ["--method-file", str(path)]
         return [*argv, *options]
 

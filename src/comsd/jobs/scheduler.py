@@ -133,20 +133,20 @@ class Scheduler:
 
     def handle_end(self, ended: Ended) -> None:
         place, code, note = ended
-        job = self.running.pop(place)
+        job, how = self.running.pop(place), note or f"ended with exit code {code}"
         if job.finished(self.root):
             self.finish(job)
             return
-        if job.in_use(self.root):  # another process was faster
+        if job.in_use(self.root):  # another process was faster, or is still saving
             self.busy.append(job)
+            self.report(f"{place} {how}; it is continued once nobody writes to it")
             return
         if job.reached(self.root) > self.before[place]:
             self.tries[place] = self.losses[place] = 0
         count, most = (self.losses, LOSSES) if code is None else (self.tries, ATTEMPTS)
         count[place] += 1
-        how = note or f"ended with exit code {code}"
         if code == INPUT_ERROR or count[place] >= most:
-            self.fail(job, last_line(job.log(self.root)) or how)
+            self.fail(job, note or last_line(job.log(self.root)) or how)
             self.report(f"failed: {place}: {self.failed[place]} (log: {job.log(self.root)})")
         else:
             self.report(f"{place} {how}; it is continued")

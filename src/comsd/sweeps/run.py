@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+import dataclasses
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
 from comsd.errors import InputError
-from comsd.jobs.cost import Overrides, job_seconds, job_work, relative_seconds
+from comsd.jobs.cost import Overrides, Work, job_total, relative_seconds
 from comsd.jobs.executor import Executor
-from comsd.jobs.job import Job
 from comsd.jobs.scheduler import Report, Watch, driver_lock, execute, raise_failures
 from comsd.jobs.size import job_size
 from comsd.sweeps.course import Course
@@ -25,52 +25,49 @@ WORK = (  # settings on which the work of a step or the size of a run depends
     "train.update_every",
     "train.representation_steps",
 )
+NOTHING = Work()
 DISTINCT = 40  # combinations of them that are counted one by one
 
 
-@dataclass(frozen=True)
+@dataclass
 class Estimate:
-    runs: int
-    steps: int
-    seconds: float  # on one core
-    disk: int  # bytes
+    runs: int = 0
+    work: Work = NOTHING
+    disk: int = 0  # bytes
 
 
-def estimate(sweep: Sweep, rate: float) -> dict[str, Estimate]:
+def estimate(sweep: Sweep) -> dict[str, Estimate]:
     """By stage; nothing is trained. Successive halving is counted with its promotions."""
-    runs, steps, disk = Counter[str](), Counter[str](), Counter[str]()
-    seconds: defaultdict[str, float] = defaultdict(float)
+    parts: defaultdict[str, Estimate] = defaultdict(Estimate)
     known: set[Overrides] = set()
+    seen: set[str] = set()
     for number, trial in enumerate(sweep.known_trials()):
-        seen: set[str] = set()
         pretrain, adapt = sweep.split(trial)
         before = 0
         for rung, (count, _) in enumerate(sweep.rungs):
             if number >= count:  # which ones go on is not known: the first stand for them
                 break
             for job in sweep.chain(trial, 1, rung):
-                own = pretrain if job.stage == "pretrain" else adapt
-                work = tuple((n, v) for n, v in sweep.overrides(own).items() if n in WORK)
+                overrides = sweep.overrides(pretrain if job.stage == "pretrain" else adapt)
+                work = tuple((n, v) for n, v in overrides.items() if n in WORK)
                 if work not in known and len(known) >= DISTINCT:
                     work = ()
                 known.add(work)
-                whole = job_seconds(job, rate, work)
-                total = steps_of(job, dict(sweep.overrides(own)), work)
-                share = 1 - before / total if job.stage == "pretrain" else 1.0
-                seconds[job.stage] += whole * share * sweep.seeds
-                steps[job.stage] += round(total * share) * sweep.seeds
+                steps = job.steps or overrides.get("steps")
+                if isinstance(steps, int):
+                    job = dataclasses.replace(job, steps=steps)
+                total, part = job_total(job, work), parts[job.stage]
                 if job.place not in seen:
                     seen.add(job.place)
-                    runs[job.stage] += sweep.seeds
-                    disk[job.stage] += job_size(job, work).disk * sweep.seeds
+                    part.runs += sweep.seeds
+                    part.disk += job_size(job, work).disk * sweep.seeds
+                elif job.stage != "pretrain" or before == 0:
+                    continue  # trials that differ in the task's settings share it
+                share = 1 - before / total.steps if job.stage == "pretrain" else 1.0
+                part.work = part.work.plus(total, share * sweep.seeds)
                 if job.stage == "pretrain":
-                    before = total
-    return {s: Estimate(runs[s], steps[s], seconds[s], disk[s]) for s in runs}
-
-
-def steps_of(job: Job, overrides: dict[str, object], work: Overrides) -> int:
-    given = overrides.get("steps")
-    return job.steps or (given if isinstance(given, int) else job_work(job, work)[2])
+                    before = total.steps
+    return dict(parts)
 
 
 def check_directory(sweep: Sweep, root: Path) -> None:
