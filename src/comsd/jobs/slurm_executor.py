@@ -193,7 +193,8 @@ class SlurmExecutor:
         return ended
 
     def status(self) -> dict[str, Status]:
-        assert self.root is not None
+        if self.root is None:  # nothing has started
+            return {}
         waiting = {job.place: Status("PENDING") for job in self.new}
         return waiting | {
             job.place: read_status(job.log(self.root), self.hosts.get(number, "PENDING"))
