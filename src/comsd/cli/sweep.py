@@ -108,7 +108,7 @@ def show_plan(asked: Sweep, root: Path, slots: int) -> None:
     if asked.halve:
         kept = ", ".join(f"{n:,} to {steps:,} steps" for n, steps in asked.rungs)
         trials += f", successive halving: {kept}"
-    print(f"{trials}, ranked by {asked.rank}")
+    echo(f"{trials}, ranked by {asked.rank}")
     executors.show_costs(work, sum(part.disk for part in parts.values()), memory, slots)
 
 
