@@ -1,7 +1,6 @@
 """Observations as data: which numbers of mjData, in which order, and what is done to them.
 
-Robots observe by their recipe, and so does the page of `comsd explore`, which follows the same
-recipe in the browser. A MuJoCo environment of the user's can be explored live if it has one, too.
+Robots observe by their recipe, and the page of `comsd explore` follows the same one in the browser.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from comsd.agents.base import Policy, make_policy_fn
-from comsd.envs.maze import HORIZON, MAZES, PULL_BACK, REACH, MazeEnv
+from comsd.envs.maze import HORIZON, PULL_BACK, REACH, Maze, MazeEnv
 from comsd.explorer.arrays import Arrays
 from comsd.explorer.rollouts import Floats, Measure, Rollouts
 
@@ -33,8 +33,8 @@ class MazeWorld:
     dt = 1 / STEPS_PER_SECOND
     horizon = HORIZON
 
-    def __init__(self, name: str) -> None:
-        self.maze = MAZES[name]
+    def __init__(self, maze: Maze) -> None:
+        self.maze = maze
 
     def starts(self, starts: Sequence[int]) -> NDArray[np.float64]:
         """The origin of evaluations first, then anywhere in the start cell, (starts, 2)."""

@@ -12,6 +12,8 @@ import mujoco
 import numpy as np
 import torch
 
+from comsd.envs.maze import MazeEnv
+from comsd.envs.mujoco import RobotEnv
 from comsd.errors import InputError
 from comsd.explorer.arrays import Arrays, pack_frames
 from comsd.explorer.mazes import MazeWorld
@@ -37,18 +39,16 @@ def page_template() -> str:
 
 
 def world_of(run: Run) -> RobotWorld | MazeWorld:
-    family, *_ = run.spec.families
     if not run.pretrains:
         raise InputError(
             f"explore is for pre-trained skills and {run.path} is a run of {run.config.run.stage}"
         )
-    if family == "robots":
-        return RobotWorld(run.spec.name)
-    if family == "maze":
-        return MazeWorld(run.spec.name.removeprefix("maze-"))
-    raise InputError(
-        f"explore shows robots and mazes; {run.spec.name} is neither, nor does it declare a recipe"
-    )
+    env = run.make_env(1, 0)
+    if isinstance(env, RobotEnv):
+        return RobotWorld(env.robot)
+    if isinstance(env, MazeEnv):
+        return MazeWorld(env.maze)
+    raise InputError(f"explore shows states of robots and mazes; {run.path} is on {run.spec.name}")
 
 
 def run_data(

@@ -10,10 +10,9 @@ import numpy as np
 from torch import Tensor
 
 from comsd.agents.base import Policy, make_policy_fn
-from comsd.envs.mujoco import RobotEnv
-from comsd.envs.robots import Planar, load_robot
+from comsd.envs.mujoco import Robot, RobotEnv
+from comsd.envs.robots import Planar
 from comsd.envs.simulation import SingleSimulation
-from comsd.envs.specs import make_robot
 from comsd.evaluation.robots import akd
 from comsd.explorer.arrays import Arrays
 from comsd.explorer.rollouts import Floats, Measure, Rollouts
@@ -26,8 +25,8 @@ CHECKED_STEPS = (0, 1, 5, 20, 60, 100)  # of a roll-out: falling, landing, on th
 class RobotWorld:
     axes: tuple[str, str] = ("akd", "speed")
 
-    def __init__(self, name: str) -> None:
-        self.robot = load_robot(name)
+    def __init__(self, robot: Robot) -> None:
+        self.robot = robot
         self.dt: float = self.robot.substeps * self.robot.model.opt.timestep
         self.horizon = RobotEnv.horizon
 
@@ -35,7 +34,7 @@ class RobotWorld:
         self, policy: Policy, skills: Tensor, starts: Sequence[int], length: int | None = None
     ) -> Rollouts:
         shape = len(skills), len(starts)
-        env = make_robot(self.robot.name, [*starts] * len(skills), motion=True)
+        env = RobotEnv(self.robot, None, [*starts] * len(skills), motion=True)
         policy_fn = make_policy_fn(policy, skills.repeat_interleave(len(starts), 0), None)
         robot, x = self.robot, env.readings
         first = slice(0, None, len(starts))
@@ -59,7 +58,7 @@ class RobotWorld:
 
     def start(self, seed: int) -> dict[str, Floats]:
         """The initial state of a seed, by field."""
-        env = make_robot(self.robot.name, [seed])
+        env = RobotEnv(self.robot, None, [seed])
         env.reset()
         return current_state(env)
 
@@ -92,7 +91,7 @@ class RobotWorld:
         rows: dict[str, list[Floats]] = {}
         for i, at in enumerate(CHECKED_STEPS):
             skill = skills[i * (len(skills) - 1) // len(CHECKED_STEPS)][None]
-            env = make_robot(self.robot.name, [i])
+            env = RobotEnv(self.robot, None, [i])
             policy_fn = make_policy_fn(policy, skill, None)
             obs = env.reset()
             for _ in range(at):
