@@ -4,6 +4,7 @@
 # make test-faults  kill -9, damage, links, fuzz and more, at full length
 # make bench  the speed of everything hot, as ratios
 # make viewer the page of `comsd explore`; make explore-demo: with a trained run, to look at
+# make wheel  dist/comsd-*.whl, installed in a clean environment and tried
 # make lock   requirements.lock and THIRD_PARTY.md anew, after a change of dependencies
 # Everything runs in .venv, which `make install` prepares from requirements.lock.
 
@@ -13,7 +14,7 @@ PIP := $(BIN)/pip --quiet --disable-pip-version-check
 DEMO := runs/demo
 PAGE := src/comsd/explorer/page.html
 
-.PHONY: install lock demo test test-slow test-ray test-faults test-viewer viewer explore-demo check format lint types layers bench clean
+.PHONY: install lock demo wheel test test-slow test-ray test-faults test-viewer viewer explore-demo check format lint types layers bench clean
 
 install: .venv/installed
 
@@ -38,6 +39,12 @@ demo: install
 	@if [ -f $(DEMO)/config.json ]; then $(BIN)/comsd resume $(DEMO); else \
 	  $(BIN)/comsd pretrain comsd --env maze-tree --skills 10 --preset lite --seed 0 --run $(DEMO); fi
 	@$(BIN)/comsd evaluate $(DEMO)
+
+# Built, installed with its dependencies in new environments, also of other Pythons that are at hand.
+wheel: install $(PAGE)
+	rm -rf dist
+	$(BIN)/hatchling build -t wheel
+	$(BIN)/python -m pytest -m slow tests/slow/test_wheel.py
 
 test: install
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile

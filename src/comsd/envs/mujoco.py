@@ -7,6 +7,8 @@ The models are in `models.py`.
 
 from __future__ import annotations
 
+import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -14,7 +16,6 @@ from typing import Any, ClassVar, NoReturn
 
 import mujoco
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from comsd.envs import models
@@ -105,6 +106,12 @@ class Robot(ABC):
         self.forward_unactuated(data)
 
 
+def usable_threads() -> int:
+    """The share of the cores that this process has given to torch; all, without torch."""
+    torch = sys.modules.get("torch")  # which takes a second to load
+    return torch.get_num_threads() if torch else os.cpu_count() or 1
+
+
 class RobotEnv:
     """Simulations of one robot, one per seed; each is independent of the others."""
 
@@ -124,7 +131,7 @@ class RobotEnv:
         if num_envs == 1:
             self.simulations = SingleSimulation(robot.model, robot.substeps, fields)
         else:
-            threads = min(num_envs, torch.get_num_threads())  # the process's share of the cores
+            threads = min(num_envs, usable_threads())
             self.simulations = BatchedSimulation(
                 robot.model, robot.substeps, fields, num_envs, threads
             )

@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from comsd.config import Setting, choose, sourced
-from comsd.encoders import PixelSettings
 from comsd.envs import maze
 from comsd.envs.base import Env
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # torch and MuJoCo come later
+    from comsd.encoders import PixelSettings
     from comsd.envs.mujoco import RobotEnv
 
 Values = dict[str, Setting]  # by dotted name

@@ -99,6 +99,7 @@ def compile_with_mass(spec: mujoco.MjSpec, total: float) -> mujoco.MjModel:
     mujoco.mj_setTotalmass(model, total)
     mujoco.mj_setConst(model, data)
     mujoco.mj_fullM(model, data, inertia)
-    model.stat.meaninertia = sum(inertia.diagonal().tolist()) / model.nv
-    model.stat.meanmass = sum(model.body_mass[1:].tolist()) / (model.nbody - 1)
+    # Added one by one as MuJoCo does: sum() is more exact since Python 3.12.
+    model.stat.meaninertia = inertia.diagonal().cumsum()[-1] / model.nv
+    model.stat.meanmass = model.body_mass[1:].cumsum()[-1] / (model.nbody - 1)
     return model
