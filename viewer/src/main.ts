@@ -291,7 +291,7 @@ class Explorer {
 
   private frame(now: number): void {
     requestAnimationFrame((next) => this.frame(next));
-    const elapsed = Math.min((now - this.last) / 1000, 0.5);
+    const elapsed = Math.min((now - this.last) / 1000, 1);
     this.last = now;
     if (this.recording) return;
     if (this.playing) this.advance(elapsed);

@@ -144,7 +144,8 @@ export class RobotView implements View {
     readonly canvas: HTMLCanvasElement,
     private world: RobotWorld,
   ) {
-    this.renderer = new THREE.WebGLRenderer({ canvas, antialias: true, powerPreference: "high-performance" });
+    const plain = drawsInSoftware(); // then every pixel counts
+    this.renderer = new THREE.WebGLRenderer({ canvas, antialias: !plain, powerPreference: "high-performance" });
     this.renderer.setScissorTest(true);
     this.renderer.shadowMap.enabled = true;
     this.renderer.shadowMap.type = THREE.PCFShadowMap;
@@ -236,13 +237,13 @@ export class RobotView implements View {
   private adapt(now: number): void {
     const gap = now - this.last;
     this.last = now;
-    this.slow = gap > 45 && gap < 1000 ? this.slow + 1 : Math.max(0, this.slow - 1);
-    if (this.slow < 12) return;
+    this.slow = gap > 45 && gap < 5000 ? this.slow + 1 : Math.max(0, this.slow - 1);
+    if (this.slow < 5) return;
     this.slow = 0;
     if (this.renderer.shadowMap.enabled) {
       this.renderer.shadowMap.enabled = this.light.castShadow = this.shadows.visible = false;
-    } else if (this.renderer.getPixelRatio() > 0.75) {
-      this.renderer.setPixelRatio(Math.max(0.75, this.renderer.getPixelRatio() * 0.8));
+    } else if (this.renderer.getPixelRatio() > 0.6) {
+      this.renderer.setPixelRatio(Math.max(0.6, this.renderer.getPixelRatio() * 0.8));
     }
   }
 
@@ -282,6 +283,14 @@ export class RobotView implements View {
   zoom(factor: number): void {
     this.distance = Math.max(0.8 * this.extent, Math.min(12 * this.extent, this.distance * factor));
   }
+}
+
+function drawsInSoftware(): boolean {
+  const context = document.createElement("canvas").getContext("webgl2");
+  const about = context?.getExtension("WEBGL_debug_renderer_info");
+  const name = about ? String(context!.getParameter(about.UNMASKED_RENDERER_WEBGL)) : "";
+  context?.getExtension("WEBGL_lose_context")?.loseContext();
+  return /swiftshader|llvmpipe|software/i.test(name);
 }
 
 function rgba(model: any, geom: number): number[] {
