@@ -15,8 +15,9 @@ import torch
 
 from comsd.methods.base import Method
 from comsd.nn import Network, optimizer_step
-from comsd.registry import METHODS, check_critic
+from comsd.registry import METHODS
 from comsd.types import Batch
+from comsd.user_files import check_critic
 from conftest import OBS, make_batch, make_method, make_space, method_cases
 
 ROWS = 64

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from comsd.envs.specs import ENVS, TASKS, env_spec
+from comsd.envs.specs import ENVS, TASKS
 from comsd.gymnasium import BatchedEnv, gymnasium_id
+from comsd.registry import env_spec
 
 NAMES = [*ENVS, *TASKS]
 USUAL = (  # unbounded observations, as of Gymnasium's own robots; nothing is drawn

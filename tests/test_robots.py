@@ -20,8 +20,9 @@ import comsd
 from comsd.envs.mujoco import HORIZON, RobotEnv
 from comsd.envs.robots import ROBOTS, load_robot
 from comsd.envs.simulation import SingleSimulation
-from comsd.envs.specs import ENVS, ROBOT_TASKS, TASKS, env_spec, make_robot, make_task
+from comsd.envs.specs import ENVS, ROBOT_TASKS, TASKS, make_robot, make_task
 from comsd.errors import InputError, RunError
+from comsd.registry import env_spec
 
 STOCK = ["walker_stand", "walker_walk", "walker_run", "quadruped_walk", "quadruped_run"]
 STOCK += ["hopper_hop", "cheetah_run"]

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
         pretrain,
         resume,
     )
+    from comsd.envs.foreign import register_env
+    from comsd.envs.reward import register_reward
     from comsd.errors import InputError, RunError
     from comsd.methods.base import Method, MethodConfig
-    from comsd.registry import METHODS, make_task, register_file
+    from comsd.registry import METHODS, make_task
     from comsd.runs.run import Run
     from comsd.skills import Box, OneHot, SkillSpace, Sphere
     from comsd.studies import SweepResult, reproduce, sweep
     from comsd.types import Batch
+    from comsd.user_files import register_env_file, register_file, register_reward_file
 
 __all__ = [
     "METHODS",
@@ -52,14 +55,19 @@ __all__ = [
     "load",
     "make_task",
     "pretrain",
+    "register_env",
+    "register_env_file",
     "register_file",
+    "register_reward",
+    "register_reward_file",
     "reproduce",
     "resume",
     "sweep",
 ]
 
 # Where the names are, the modules that are loaded fastest first.
-_MODULES = ["errors", "types", "skills", "methods.base", "registry", "runs.run", "analysis", "api"]
+_MODULES = ["errors", "types", "envs.foreign", "envs.reward", "skills", "methods.base", "registry"]
+_MODULES += ["user_files", "runs.run", "analysis", "api"]
 _MODULES += ["studies"]
 
 

@@ -23,12 +23,13 @@ from torch import Tensor
 from comsd.agents.actor_critic import ActorCriticConfig
 from comsd.agents.base import OffPolicyConfig
 from comsd.agents.dqn import DQN, DQNConfig
-from comsd.config import Config, Settings, Stage, choose, setting, sourced
+from comsd.config import Config, Setting, Settings, Stage, choose, setting, sourced
 from comsd.envs.base import Env
-from comsd.envs.specs import Values
+from comsd.envs.foreign import GymSettings
+from comsd.envs.specs import EnvSettings, Values
 from comsd.errors import InputError
 from comsd.methods.base import Method
-from comsd.registry import METHODS, EnvSpec, env_spec
+from comsd.registry import METHODS, TASKS, EnvSpec, env_spec
 from comsd.skills import SkillSpace
 from comsd.training.candidates import choose_candidates, draw_pool
 from comsd.training.off_policy import OffPolicySettings
@@ -102,14 +103,15 @@ class SourceRun(Protocol):
     def load_method(self, env: Env | None = None) -> Method: ...
 
 
-def check_source(source: SourceRun, task: str, stage: Stage) -> None:
+def check_source(source: SourceRun, task: str, stage: Stage, reward: str = "own") -> None:
     """Raise InputError unless the run can be adapted to the task."""
-    settings, spec = source.config.run, env_spec(task, "task")
+    settings, spec = source.config.run, env_spec(task, stage, {"reward": reward})
     if settings.stage != "pretrain":
         raise InputError(
             f"run {source.path} is itself a {settings.stage} run; it must be a pretrain run"
         )
-    if source.spec.name != spec.families[-1]:
+    foreign = {source.spec.settings, spec.settings} == {GymSettings}
+    if source.spec.name != spec.families[-1] and not foreign:  # or sizes are compared later
         raise InputError(
             f"task is {task!r} but run {source.path} has the skills of {source.spec.name}; "
             f"allowed: {', '.join(source.spec.tasks) or 'none, since it has no tasks'}"
@@ -124,6 +126,20 @@ def check_source(source: SourceRun, task: str, stage: Stage) -> None:
             f"run {source.path} is unfinished: step {source.reached:,} of {settings.steps:,}; "
             f"`comsd resume {source.path}` finishes it"
         )
+
+
+def reward_layer(task: str, reward: str) -> Values:
+    if reward != "own" and task in TASKS:
+        raise InputError(f"task is {task!r}, which has a reward: leave it out or the reward file")
+    return sourced("the command", env__reward=reward) if reward != "own" else {}
+
+
+def env_layer(source: SourceRun, task: str) -> Values:
+    """The same environment is made in the same way."""
+    if source.spec.settings is EnvSettings or task != source.spec.name:
+        return {}
+    made = dataclasses.asdict(source.config.env)
+    return {f"env.{name}": Setting(value, "the pre-trained run") for name, value in made.items()}
 
 
 def agents_for(spec: EnvSpec, controller: str = "continuous") -> list[str]:

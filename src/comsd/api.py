@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ def pretrain(
     method: str,
     /,
     *,
-    env: str,
+    env: str | Mapping[str, Any],
     run: Path | str | None = None,
     preset: str = "paper",
     report: Report = silent,
@@ -45,6 +46,7 @@ def pretrain(
     Settings: those of the run by name (`skills=10, seed=1, steps=100_000`), those of the method,
     of the agent and of its training as dicts (`method={"alpha": 0.2}, train={"batch_size": 256}`).
     The agent: `agent="ppo"`, or `agent={"name": "ppo", "lr": 1e-4}` together with its settings.
+    The environment: `env="gym:Ant-v5"`, or `env={"name": "gym:Ant-v5", "horizon": 200}`.
     """
     config = resolve(method, env, preset, **settings)
     return _start(config, run, None, report)
@@ -54,7 +56,8 @@ def finetune(
     source: Run | Path | str | None,
     /,
     *,
-    task: str,
+    task: str | None = None,
+    reward: str = "own",
     run: Path | str | None = None,
     preset: str | None = None,
     report: Report = silent,
@@ -62,20 +65,27 @@ def finetune(
 ) -> Run:
     """Go on learning with a task's reward from one skill of a pre-trained run (Algorithm 3).
 
-    Without a source: a plain agent from scratch, the reference. How the skill is chosen and what is
-    taken over: `adapt={"rule": "best-of-k", "critic_init": "none"}`.
+    Without a source: a plain agent from scratch, the reference. Without a task: the reward of the
+    run's own environment, or a function that `register_reward` has made known by this name.
+    How the skill is chosen and what is taken over: `adapt={"rule": "best-of-k",
+    "critic_init": "none"}`.
     """
     if source is None:
-        return _start(resolve_scratch(task, preset or "paper", **settings), run, None, report)
+        if task is None:
+            raise InputError("task is missing: without a run it says in which environment")
+        config = resolve_scratch(task, preset or "paper", reward, **settings)
+        return _start(config, run, None, report)
     opened = load(source)
-    return _start(resolve_finetune(opened, task, preset, **settings), run, opened, report)
+    config = resolve_finetune(opened, task, preset, reward, **settings)
+    return _start(config, run, opened, report)
 
 
 def combine(
     source: Run | Path | str,
     /,
     *,
-    task: str,
+    task: str | None = None,
+    reward: str = "own",
     run: Path | str | None = None,
     preset: str | None = None,
     report: Report = silent,
@@ -84,10 +94,11 @@ def combine(
     """Learn which of a pre-trained run's skills to use when (Algorithm 2).
 
     A controller is trained on the task; its action is the skill. `adapt={"hold": 10}` makes a
-    choice last.
+    choice last. Task and reward as in `finetune`.
     """
     opened = load(source)
-    return _start(resolve_combine(opened, task, preset, **settings), run, opened, report)
+    config = resolve_combine(opened, task, preset, reward, **settings)
+    return _start(config, run, opened, report)
 
 
 def resume(run: Path | str, report: Report = silent, *, steps: int | None = None) -> Run:
@@ -113,12 +124,13 @@ def _start(config: Config, path: Path | str | None, source: Run | None, report: 
     label = f"{s.method}-{s.skills}"
     if s.stage != "pretrain":
         label = f"{s.stage}-{source.path.resolve().name}" if source else s.stage
-    path = Path(path or Path("runs") / s.env / f"{label}-{s.seed}")
+    folder = Path("runs") / re.sub(r"[^\w.-]+", "-", s.env)
+    path = Path(path or folder / f"{label}-{s.seed}")
     with readable_failures(path):
         env = factory.make_training_env(config, source)
         factory.check_possible(config, env, path)
         trainer = factory.make_trainer(config, source, env)
-    run = Run.create(path, config, source)
+    run = Run.create(path, config, source, factory.describe_env(env))
     about = f"{s.method} on {s.env}, {run.space}" if run.pretrains else f"{label} on {s.env}"
     about += f", {s.steps:,} steps, seed {s.seed}"
     if isinstance(config.adapt, FinetuneSettings):
@@ -210,7 +222,7 @@ def analyse(
     `sweep` is the one drawn as strips of poses and filmed; all of them are measured.
     """
     opened = load(run)
-    if "robots" not in opened.spec.families:
+    if opened.spec.families[0] != "robots":
         raise InputError(
             f"analyse is for the skills of robots and {opened.path} is a run on "
             f"{opened.spec.name}: `comsd evaluate {opened.path}` measures and draws it"

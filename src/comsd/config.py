@@ -134,7 +134,7 @@ class RunSettings(Settings):
             raise InputError(f"skills is {self.skills}; it must be 0 in the space 'none'")
 
 
-GROUPS = ("run", "method", "agent", "train", "pixels", "adapt")
+GROUPS = ("run", "method", "agent", "train", "pixels", "adapt", "env")
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,7 @@ class Config:
     train: Settings  # how experience is gathered and used, apart from the agent
     adapt: Settings  # how the skills of another run are used; empty in pre-training
     pixels: Settings = field(default_factory=Settings)  # of images; empty for states
+    env: Settings = field(default_factory=Settings)  # how the one that `run.env` names is made
     sources: dict[str, str] = field(default_factory=dict, compare=False)  # by dotted name
 
     @classmethod

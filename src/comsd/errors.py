@@ -28,6 +28,10 @@ class UnknownMethodError(InputError):
     """A run of a method that is not built in and whose file has not been given."""
 
 
+class UnknownEnvError(InputError):
+    """An environment or reward that is not installed here or whose file has not been given."""
+
+
 @contextmanager
 def readable_failures(run: Path) -> Iterator[None]:
     """Failures of a run on its way, with what is left and what to do."""

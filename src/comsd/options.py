@@ -11,6 +11,7 @@ from typing import Any, get_args, get_type_hints
 
 from comsd.config import Stage, choose
 from comsd.errors import InputError
+from comsd.registry import NOTHING, env_spec
 from comsd.resolve import FIXED, setting_classes
 
 MANY = 12  # options that no message lists
@@ -38,11 +39,16 @@ def setting_options(
     agent: str | None = None,
     stage: Stage = "pretrain",
     pixels: bool = False,
+    settings: Mapping[str, Any] = NOTHING,
 ) -> list[Option]:
-    """The options of a run: every setting that the user can choose."""
-    classes = setting_classes(method, env, agent, stage, pixels)
+    """The options of a run: every setting that the user can choose.
+
+    settings: those of the environment on which the options depend.
+    """
+    classes = setting_classes(method, env_spec(env, stage, settings), agent, stage, pixels)
     options = [Option("--run", Path, "directory of the run", "runs/...")]
-    for group in ("run", "method" if stage == "pretrain" else "adapt", "agent", "train", "pixels"):
+    groups = ("run", "method" if stage == "pretrain" else "adapt", "agent", "train")
+    for group in (*groups, "pixels", "env"):
         prefix = "" if group in ("run", "adapt") else f"{group}."
         hints = get_type_hints(classes[group])
         for f in dataclasses.fields(classes[group]):

@@ -1,24 +1,21 @@
-"""All methods, environments, tasks and agents by name, and methods from files of the user."""
+"""All methods, environments, tasks and agents by name."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from comsd.agents.critics import CRITICS
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.agents.dqn import DQN, DQNConfig
 from comsd.agents.ppo import PPO, PPOConfig
 from comsd.agents.sac import SAC, SACConfig
 from comsd.config import Config, Settings, Stage, choose
 from comsd.envs.base import Env
-from comsd.envs.specs import ENVS, TASKS, EnvSpec, env_spec, make_task  # noqa: F401
+from comsd.envs.foreign import FORMS, find_source, foreign_spec
+from comsd.envs.specs import ENVS, TASKS, EnvSpec, make_task  # noqa: F401
 from comsd.errors import InputError
 from comsd.methods.aps import APS
 from comsd.methods.base import Method
@@ -42,6 +39,14 @@ from comsd.training.trainer import Trainer, TrainSettings
 METHODS: dict[str, type[Method]] = {
     m.name: m for m in (ComSD, CIC, DIAYN, SMM, APS, BeCL, CeSD, DADS, LSD, CSD, METRA)
 }
+
+
+class LoadedFile(NamedTuple):
+    kind: str  # method, env or reward
+    checksum: str
+
+
+LOADED: dict[Path, LoadedFile] = {}  # files of the user that were run
 
 
 def method_class(name: str, stage: Stage) -> type[Method]:
@@ -68,64 +73,31 @@ AGENTS: dict[str, AgentKind] = {
     "sac": AgentKind(SACConfig, SAC, OffPolicySettings, OffPolicyTrainer, check_off_policy),
 }
 
-# --- methods from files ---------------------------------------------------------------------------
+# --- environments ---------------------------------------------------------------------------------
 
-LOADED: dict[Path, str] = {}  # file -> checksum of what was run
+NOTHING: Mapping[str, Any] = {}
 
 
-def register_file(path: Path | str) -> list[str]:
-    """Run a Python file and add the methods it defines; returns their names.
+def env_spec(
+    name: str, stage: Stage = "pretrain", settings: Mapping[str, Any] = NOTHING
+) -> EnvSpec:
+    """An environment to discover skills in or, in the other stages, a task to use them for.
 
-    A file is code and is run, so only the user names one; a run directory never does.
+    settings: values of its own settings, such as the time limit, where they are known.
     """
-    path = Path(path).resolve()
-    if not path.is_file():
-        raise InputError(f"method file {path} does not exist")
-    name = f"comsd_method_file_{path.stem}"
-    spec = spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"method file {path} is not a Python file")
-    module = sys.modules[name] = module_from_spec(spec)
+    if name in TASKS:
+        return TASKS[name]
+    if name in ENVS:
+        if stage == "pretrain":
+            return ENVS[name]
+        if ENVS[name].tasks and settings.get("reward", "own") != "own":
+            usual = TASKS[ENVS[name].tasks[0]]
+            make, make_pixels = ENVS[name].make, ENVS[name].make_pixels
+            return dataclasses.replace(usual, name=name, make=make, make_pixels=make_pixels)
+    elif source := find_source(name):
+        return foreign_spec(source, stage, settings)
+    field, known = ("env", ENVS) if stage == "pretrain" else ("task", TASKS)
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # whatever the user's code raises
-        raise InputError(f"method file {path}: {type(error).__name__}: {error}") from error
-    found = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Method) and value.__module__ == name
-    ]
-    if not found:
-        raise InputError(f"method file {path} defines no subclass of comsd.Method")
-    for method in found:
-        try:
-            check_method(method)
-        except InputError as error:
-            raise InputError(f"method file {path}: {error}") from None
-        METHODS[method.name] = method
-    LOADED[path] = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    return [method.name for method in found]
-
-
-def check_method(method: type[Method]) -> None:
-    for field in ("name", "paper"):
-        if not isinstance(getattr(method, field, None), str):
-            raise InputError(f"{method.__name__} has no {field}, a text")
-    for field in dataclasses.fields(method.config_class):
-        if "source" not in field.metadata:
-            name = f"{method.config_class.__name__}.{field.name}"
-            raise InputError(f"{name} is no setting(default, help, source)")
-    check_critic(method)
-    if METHODS.get(method.name, method).__module__ != method.__module__:
-        raise InputError(f"the name {method.name!r} is taken")
-
-
-def check_critic(method: type[Method]) -> None:
-    """Raise InputError unless there is a critic of its form for all its skill spaces."""
-    spaces = choose(f"{method.__name__}.critic", method.critic, CRITICS).spaces
-    if other := [space.kind for space in method.spaces if not issubclass(space, spaces)]:
-        allowed = ", ".join(space.kind for space in spaces)
-        raise InputError(
-            f"{method.__name__}.critic is {method.critic!r}, which cannot take {', '.join(other)} "
-            f"skills; allowed in {method.__name__}.spaces: {allowed}"
-        )
+        return choose(field, name, known)
+    except InputError as error:
+        raise InputError(f"{error}, {FORMS}") from None

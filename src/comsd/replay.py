@@ -102,6 +102,11 @@ class Replay:
         self.episodes += where
         self._open(obs)
 
+    def cut(self, obs: NDArray[Any]) -> None:
+        """End all episodes where they are, as by a time limit, and begin others."""
+        self.head += 1  # the open rows are their last: they get no action
+        self.begin(obs, np.ones(self.num_envs, bool))
+
     def select(self, skill: Tensor, where: Mask) -> None:
         """From here on these skills act in the environments of the mask, (mask's, Z)."""
         segment = self.segments + np.arange(len(skill))

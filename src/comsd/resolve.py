@@ -8,6 +8,7 @@ from · what the user says. The source of every value is kept: `comsd config` pr
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,12 +16,14 @@ from comsd import adaptation
 from comsd.adaptation import CombineSettings, SourceRun, agents_for
 from comsd.config import GROUPS, Config, RunSettings, Setting, Settings, Stage, choose, sourced
 from comsd.encoders import PixelSettings
-from comsd.envs.specs import Values
-from comsd.errors import InputError, UnknownMethodError
+from comsd.envs.foreign import find_source, import_package
+from comsd.envs.reward import REWARDS
+from comsd.envs.specs import EnvSpec, Values
+from comsd.errors import InputError, UnknownEnvError, UnknownMethodError
 from comsd.methods.base import MethodConfig
 from comsd.registry import AGENTS, ENVS, METHODS, TASKS, env_spec, method_class
 
-NAMED = {"run.stage", "run.method"}
+NAMED = {"run.stage", "run.method", "env.reward"}
 ADAPTED = NAMED | {"run.env", "run.space", "run.skills", "adapt.source", "train.hold"}
 ADAPTED |= {"train.representation_steps", "train.representation_every"}  # there is none
 IMAGES = {"run.pixels", "pixels.size", "pixels.render", "pixels.stack", "pixels.repeat"}
@@ -43,15 +46,15 @@ PIXEL_STAGES: dict[Stage, Values] = {  # of runs on images
 
 def setting_classes(
     method: str,
-    env: str,
+    spec: EnvSpec,
     agent: str | None = None,
     stage: Stage = "pretrain",
     pixels: bool = False,
 ) -> dict[str, type[Settings]]:
     """The groups of settings of a run; without an agent, of the environment's first."""
-    config_class, agents = method_class(method, stage).config_class, env_spec(env).agents
-    agent = agent or next(iter(agents))
-    choose("agent", agent, agents)
+    config_class = method_class(method, stage).config_class
+    agent = agent or next(iter(spec.agents))
+    choose("agent", agent, spec.agents)
     return {
         "run": RunSettings,
         "method": config_class,
@@ -59,6 +62,7 @@ def setting_classes(
         "train": AGENTS[agent].train_settings,
         "pixels": PixelSettings if pixels else Settings,
         "adapt": adaptation.SETTINGS.get(stage, Settings),
+        "env": spec.settings,
     }
 
 
@@ -90,12 +94,23 @@ def by_name(overrides: Mapping[str, Any]) -> dict[str, Any]:
             values[f"run.{key}"] = value
     if "agent.name" in values:
         values["run.agent"] = values.pop("agent.name")
+    if isinstance(kwargs := values.get("env.kwargs"), Mapping):
+        values["env.kwargs"] = json.dumps(kwargs)
     return values
+
+
+def env_by_name(env: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The name, and the settings, of an environment that is given by name or with settings."""
+    if isinstance(env, str):
+        return env, {}
+    if not isinstance(env, Mapping) or not isinstance(env.get("name"), str):
+        raise InputError(f"env is {env!r}; it must be a name, or a dict with a name")
+    return env["name"], {f"env.{key}": value for key, value in env.items() if key != "name"}
 
 
 def resolve(
     method: str,
-    env: str,
+    env: str | Mapping[str, Any],
     preset: str = "paper",
     stage: Stage = "pretrain",
     inherited: Values | None = None,
@@ -104,11 +119,16 @@ def resolve(
 ) -> Config:
     """The config of a run.
 
+    The environment by name, or with its settings: `{"name": "gym:Ant-v5", "horizon": 200}`.
+
     Overrides: run settings by name (`seed=1`), groups as dicts (`method={"alpha": 0.2}`); the agent
     by name, with its settings (`agent={"name": "ppo", "lr": 1e-4}`) or without (`agent="ppo"`).
     """
-    user, inherited = by_name(overrides), inherited or {}
-    spec, agent = env_spec(env), None
+    env, settings = env_by_name(env)
+    import_package(env)
+    user, inherited = by_name(overrides | settings), inherited or {}
+    known = {name: setting.value for name, setting in inherited.items()} | user
+    spec, agent = env_spec(env, stage, env_settings(known)), None
     if "run.agent" in inherited:
         agent = inherited["run.agent"].value
     if "run.agent" in user and "run.agent" not in FIXED[stage]:
@@ -117,7 +137,7 @@ def resolve(
         agent = user["run.agent"]
         choose("agent", agent, dict.fromkeys(possible))
     pixels = bool(user.get("run.pixels", "run.pixels" in inherited))
-    classes = setting_classes(method, env, agent, stage, pixels)
+    classes = setting_classes(method, spec, agent, stage, pixels)
     user = {current_name(name, classes["train"]): value for name, value in user.items()}
     for name in FIXED[stage].intersection(user):
         raise InputError(f"{name.removeprefix('run.')} cannot be chosen: {stage} says what it is")
@@ -151,6 +171,11 @@ def resolve(
                 values[name] = setting
     values |= {name: Setting(value, "you") for name, value in user.items()}
     return checked(Config.build(classes, values))
+
+
+def env_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the environment, without the name of the group."""
+    return {k.removeprefix("env."): v for k, v in values.items() if k.startswith("env.")}
 
 
 def named(**values: str) -> Values:
@@ -187,9 +212,15 @@ def from_json(data: Mapping[str, Mapping[str, Any]], sources: Mapping[str, str])
     if stage == "pretrain" and method not in METHODS:
         file = "give its file with --method-file"
         raise UnknownMethodError(f"method is {method!r}, which is not built in: {file}")
-    run.setdefault("agent", next(iter(env_spec(run["env"]).agents)))
-    pixels = run.get("pixels", False)
-    classes = setting_classes(method, run["env"], run["agent"], stage, pixels)
+    settings = data.get("env", {})
+    if (reward := settings.get("reward", "own")) not in ("own", *REWARDS):
+        raise UnknownEnvError(f"reward is {reward!r}, a file's: give it with --reward-file")
+    if not (run["env"] in ENVS or run["env"] in TASKS or find_source(run["env"])):
+        file = "give its file with --env-file"
+        raise UnknownEnvError(f"env is {run['env']!r}, which is not built in: {file}")
+    spec = env_spec(run["env"], stage, settings)
+    run.setdefault("agent", next(iter(spec.agents)))
+    classes = setting_classes(method, spec, run["agent"], stage, run.get("pixels", False))
     values = {
         current_name(f"{group}.{name}", classes["train"]): Setting(value, "")
         for group, settings in {**data, "run": run}.items()
@@ -201,28 +232,49 @@ def from_json(data: Mapping[str, Mapping[str, Any]], sources: Mapping[str, str])
 # --- adaptations ----------------------------------------------------------------------------------
 
 
-def resolve_scratch(task: str, preset: str = "paper", **overrides: Any) -> Config:
-    spec = env_spec(task, "task")
-    hold = sourced("one behaviour, no skills", train__hold=spec.horizon)
-    return resolve("task", task, preset, "scratch", hold, **overrides)
+def resolve_scratch(
+    task: str, preset: str = "paper", reward: str = "own", **overrides: Any
+) -> Config:
+    import_package(task)
+    layer = adaptation.reward_layer(task, reward)
+    known = {name: value.value for name, value in layer.items()} | by_name(overrides)
+    spec = env_spec(task, "scratch", env_settings(known))
+    layer |= sourced("one behaviour, no skills", train__hold=spec.horizon)
+    return resolve("task", task, preset, "scratch", layer, **overrides)
 
 
 def resolve_finetune(
-    source: SourceRun, task: str, preset: str | None = None, **overrides: Any
+    source: SourceRun,
+    task: str | None = None,
+    preset: str | None = None,
+    reward: str = "own",
+    **overrides: Any,
 ) -> Config:
-    adaptation.check_source(source, task, "finetune")
+    """Without a task, on the environment of the run: its own reward, or that of a function."""
+    task = task or source.config.run.env
+    import_package(task)
+    adaptation.check_source(source, task, "finetune", reward)
     preset = preset or source.config.run.preset
     layer = adaptation.finetune_layer(source, preset)
+    layer |= adaptation.env_layer(source, task) | adaptation.reward_layer(task, reward)
     config = resolve("task", task, preset, "finetune", layer, **overrides)
     return adaptation.with_rule(config, source)
 
 
 def resolve_combine(
-    source: SourceRun, task: str, preset: str | None = None, **overrides: Any
+    source: SourceRun,
+    task: str | None = None,
+    preset: str | None = None,
+    reward: str = "own",
+    **overrides: Any,
 ) -> Config:
-    adaptation.check_source(source, task, "combine")
+    """As `resolve_finetune`."""
+    task = task or source.config.run.env
+    import_package(task)
+    adaptation.check_source(source, task, "combine", reward)
     preset = preset or source.config.run.preset
     controller = by_name(overrides).get("adapt.controller", CombineSettings.controller)
     layer = adaptation.combine_layer(source, preset, controller)
+    layer |= adaptation.env_layer(source, task) | adaptation.reward_layer(task, reward)
     config = resolve("task", task, preset, "combine", layer, **overrides)
     return adaptation.with_controller(config, source)

@@ -18,6 +18,7 @@ comsd: unsupervised skill discovery
 
   comsd pretrain METHOD --env ENV [--preset P] [--run DIR] ...   discover skills
   comsd finetune RUN --task TASK ...   go on from one skill with a task's reward
+  comsd finetune RUN --reward-file F   the same with a reward function of yours
   comsd finetune --scratch --task TASK the same without pre-training: the reference
   comsd combine RUN --task TASK ...    learn which skill to use when
   comsd resume RUN [--steps N]         continue a run, exactly where it stopped, or beyond its end
@@ -34,6 +35,9 @@ comsd: unsupervised skill discovery
 
   comsd COMMAND --help                 what each option means
   comsd COMMAND --method-file FILE     with the methods that a Python file of yours defines
+  comsd COMMAND --env-file FILE        with the environments it defines, in the Gymnasium API
+
+ENV is one of `comsd envs`, gym:ID, gym:PACKAGE:ID or dmc:DOMAIN-TASK.
 """
 
 MODULES = {  # and the commands whose functions are there; loaded when one is called
@@ -62,7 +66,7 @@ def dispatch(argv: list[str]) -> None:
         if argv[0] == "--version":
             print(version("comsd"))
             return
-        argv = console.register_method_files(argv)
+        argv = console.run_user_code(argv)
         command = argv[0] if argv else ""
         module = import_module(f"comsd.cli.{choose('command', command, COMMANDS)}")
         getattr(module, command)(argv[1:])

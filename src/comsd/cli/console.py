@@ -11,27 +11,54 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
+from comsd.errors import InputError
+
 if TYPE_CHECKING:
     from rich.table import Table
 
     from comsd.config import Config
     from comsd.options import Option
 
-METHOD_FILES: list[Path] = []  # that the command names
+FILE_OPTIONS = ("--method-file", "--env-file", "--reward-file", "--env-package")
 
 
-def register_method_files(argv: list[str]) -> list[str]:
-    """Run the files of the user's methods; returns argv without them."""
-    METHOD_FILES.clear()
-    while any(argument.partition("=")[0] == "--method-file" for argument in argv):
+class Given:
+    """The user's code that the command names, and what was found in it."""
+
+    words: list[str] = []  # as they are to be said again
+    envs: list[str] = []
+    rewards: list[str] = []
+
+
+def run_user_code(argv: list[str]) -> list[str]:
+    """Run the files of the user that a command names; returns argv without them."""
+    Given.words, Given.envs, Given.rewards = [], [], []
+    named = {argument.partition("=")[0] for argument in argv}.intersection(FILE_OPTIONS)
+    for option in (o for o in FILE_OPTIONS if o in named):
+        from comsd import user_files
         from comsd.options import pop_option
-        from comsd.registry import register_file
 
-        file, argv = pop_option(argv, "--method-file")
-        assert file is not None
-        register_file(file)
-        METHOD_FILES.append(Path(file).resolve())
+        value, argv = pop_option(argv, option)
+        while value is not None:
+            if option == "--method-file":
+                user_files.register_file(value)
+            elif option == "--env-file":
+                Given.envs += user_files.register_env_file(value)
+            elif option == "--reward-file":
+                Given.rewards.append(user_files.register_reward_file(value))
+            else:
+                user_files.import_package(f"gym:{value}:")
+            said = value if option == "--env-package" else str(Path(value).resolve())
+            Given.words += [option, said]
+            value, argv = pop_option(argv, option)
     return argv
+
+
+def env_of_file() -> str | None:
+    """The environment of the file that the command names, if it is the only one."""
+    if len(Given.envs) > 1:
+        raise InputError(f"--env is missing; allowed: {', '.join(Given.envs)} of your file")
+    return Given.envs[0] if Given.envs else None
 
 
 def called() -> str:
@@ -42,7 +69,7 @@ def called() -> str:
 
 def pasteable(message: str) -> str:
     """The commands in a message as the user can call them."""
-    files = "".join(f" --method-file {path}" for path in METHOD_FILES)
+    files = "".join(f" {word}" for word in Given.words)
     return re.sub("`comsd ([^`]+)`", lambda said: f"`{called()} {said[1]}{files}`", message)
 
 

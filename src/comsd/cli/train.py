@@ -8,8 +8,17 @@ from typing import Any, Literal
 
 import comsd
 from comsd.adaptation import CONTROLLERS, CombineSettings, combined_steps, usual_agent
-from comsd.cli.console import new_table, read_arguments, say, show, show_help
+from comsd.cli.console import (
+    Given,
+    env_of_file,
+    new_table,
+    read_arguments,
+    say,
+    show,
+    show_help,
+)
 from comsd.config import Config, RunSettings, choose
+from comsd.envs.foreign import FORMS, import_package
 from comsd.errors import InputError
 from comsd.options import (
     Option,
@@ -20,7 +29,7 @@ from comsd.options import (
     setting_options,
     wants_help,
 )
-from comsd.registry import ENVS, METHODS, TASKS, env_spec
+from comsd.registry import ENVS, METHODS, TASKS
 from comsd.resolve import resolve, resolve_combine, resolve_finetune
 
 # --- pretrain, config -----------------------------------------------------------------------------
@@ -37,16 +46,21 @@ def chosen(command: str, argv: list[str]) -> tuple[str, dict[str, Any]]:
     if not argv or argv[0].startswith("-"):
         raise InputError(f"method is missing: {usage} --env ENV; allowed: {listing}")
     method, rest = argv[0], argv[1:]
-    env, agent = peek_option(rest, "--env") or RunSettings.env, peek_option(rest, "--agent")
+    env, agent = peek_option(rest, "--env") or env_of_file(), peek_option(rest, "--agent")
+    given_env = {"env": env} if env else {}
+    env = env or RunSettings.env
+    import_package(env)
+    family = peek_option(rest, "--env.family")
+    settings = {"family": family} if family else {}
     pixels = "--pixels" in rest
-    options = setting_options(method, env, agent, pixels=pixels)
+    options = setting_options(method, env, agent, pixels=pixels, settings=settings)
     if wants_help(rest):
         preset = peek_option(rest, "--preset") or RunSettings.preset
         shown = resolve(method, env, preset, agent={"name": agent} if agent else {}, pixels=pixels)
         about = f"METHOD is one of {listing}.\nThe values below are those of {method} on {env}."
         show_help(usage, options, about, shown)
     _, given = parse(rest, options)
-    return method, {"run": given.get("--run"), **overrides_of(options, given)}
+    return method, {"run": given.get("--run"), **given_env, **overrides_of(options, given)}
 
 
 def resolved(method: str, settings: dict[str, Any]) -> Config:
@@ -59,7 +73,7 @@ def pretrain(argv: list[str]) -> None:
     method, settings = chosen("pretrain", argv)
     if "env" not in settings:  # a run of hours is not begun by default
         resolved(method, settings)  # says what else is wrong
-        raise InputError(f"--env is missing; allowed: {', '.join(ENVS)}")
+        raise InputError(f"--env is missing; allowed: {', '.join(ENVS)}, {FORMS}")
     run = comsd.pretrain(method, report=say, **settings)
     say(f"done; `comsd evaluate {run.path}` measures and draws the skills")
 
@@ -79,7 +93,9 @@ def config(argv: list[str]) -> None:
 # --- finetune, combine: a run and a task ----------------------------------------------------------
 
 ADAPTING = """\
-RUN is a finished pre-training on a robot, --task one of its tasks (`comsd envs`).
+RUN is a finished pre-training, --task one of its robot's tasks (`comsd envs`).
+Without --task: the environment's own reward, or that of --reward-file FILE, a function
+reward(obs, action, next_obs, info).
 Preset, width and the rule for the skill come from RUN; shown are the paper's.
 With RUN and --task before --help, theirs."""
 REFERENCE = "\n--scratch in place of RUN: an agent without skills."
@@ -88,27 +104,32 @@ REFERENCE = "\n--scratch in place of RUN: an agent without skills."
 def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
     usage = f"comsd {command} RUN --task TASK"
     task, stage, source = peek_option(argv, "--task"), command, None
-    if wants_help(argv) and (task is None or argv[0].startswith("-")):
+    if wants_help(argv) and argv[0].startswith("-"):
         layer, about = {}, ADAPTING + REFERENCE
         if command == "combine":
             layer, about = combined_steps("paper"), ADAPTING
         example = next(iter(TASKS))
         shown = resolve("task", example, "paper", command, layer)
-        show_help(usage, setting_options("task", example, None, command), about, shown)
+        options = setting_options("task", example, None, command)
+        show_help(usage, options, about, shown)
     _, rest = pop_option(argv, "--task")
-    if task is None:
-        raise InputError(f"--task is missing: {usage}; `comsd envs` lists the tasks")
-    env_spec(task, "task")
+    reward = Given.rewards[-1] if Given.rewards else "own"
     if command == "finetune" and "--scratch" in rest:
         stage = "scratch"
         rest.remove("--scratch")
         if rest and not rest[0].startswith("-"):
             raise InputError(f"--scratch starts without a run, so {rest[0]!r} is too much")
+        task = task or env_of_file()
     elif not rest or rest[0].startswith("-"):
         hint = " (or --scratch)" if command == "finetune" else ""
         raise InputError(f"RUN is missing{hint}: {usage}")
     else:
         source, rest = comsd.load(rest[0]), rest[1:]
+        built_in = source.config.run.env in ENVS and reward == "own"
+        task = task or (None if built_in else source.config.run.env)
+    if task is None:
+        raise InputError(f"--task is missing: {usage}; `comsd envs` lists the tasks")
+    import_package(task)
     agent, chosen = peek_option(rest, "--agent"), {}
     if agent:
         chosen["agent"] = agent
@@ -120,14 +141,15 @@ def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
         agent = usual if controller == "discrete" else agent or usual
         chosen["adapt.controller"] = controller
     pixels = source.config.run.pixels if source is not None else "--pixels" in rest
-    options = setting_options("task", task, agent, stage, pixels)
+    options = setting_options("task", task, agent, stage, pixels, {"reward": reward})
     if wants_help(rest):
         assert source is not None
         resolver = resolve_finetune if command == "finetune" else resolve_combine
-        shown = resolver(source, task, peek_option(rest, "--preset"), **chosen)
+        shown = resolver(source, task, peek_option(rest, "--preset"), reward, **chosen)
         show_help(usage, options, config=shown)
     _, given = parse(rest, options)
-    settings = {"task": task, "run": given.get("--run"), **overrides_of(options, given)}
+    settings = {"task": task, "reward": reward, "run": given.get("--run")}
+    settings |= overrides_of(options, given)
     if source is not None and command == "combine":
         run = comsd.combine(source, report=say, **settings)
     else:

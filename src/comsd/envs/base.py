@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ class Step(NamedTuple):
     reward: NDArray[np.floating]  # (N,)  of the task; zeros without one
     terminated: Mask  # (N,)  in a terminal state: no future reward
     truncated: Mask  # (N,)  by the time limit: bootstrap from `obs`
+    infos: Sequence[dict[str, Any]] = ()  # Gymnasium's, one per environment; empty for ours
 
     @property
     def ended(self) -> Mask:
@@ -57,4 +59,6 @@ class Env(Protocol):
         """The complete state, as arrays and JSON values: a restored copy continues bit for bit."""
         ...
 
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+    def load_state_dict(self, state: dict[str, Any]) -> Array | None:
+        """Returns the observations of new episodes where the state could not be saved."""
+        ...

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from comsd.config import Setting, choose, sourced
+from comsd.config import Setting, Settings, choose, setting, sourced
 from comsd.envs import maze
 from comsd.envs.base import Env
 
@@ -19,6 +19,13 @@ if TYPE_CHECKING:  # torch and MuJoCo come later
     from comsd.envs.mujoco import RobotEnv
 
 Values = dict[str, Setting]  # by dotted name
+
+
+@dataclass(frozen=True)
+class EnvSettings(Settings):
+    """Settings of an environment, which every kind of them may add to."""
+
+    reward: str = setting("own", "the reward: its own, or that of a reward file", "default")
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,7 @@ class EnvSpec:
     tasks: tuple[str, ...] = ()  # environments with the same body and a reward
     make_pixels: Callable[[int, int, PixelSettings], Env] | None = None  # the same, seen as images
     pixels: dict[str, Values] = field(default_factory=dict)  # what images change in each preset
+    settings: type[EnvSettings] = EnvSettings
 
 
 OURS = "ours"
@@ -217,8 +225,3 @@ def task_spec(domain: str, task: str) -> EnvSpec:
 
 ENVS = {spec.name: spec for spec in (*map(maze_spec, maze.MAZES), *map(robot_spec, ROBOT_TASKS))}
 TASKS = {f"{robot}_{t}": task_spec(robot, t) for robot, tasks in ROBOT_TASKS.items() for t in tasks}
-
-
-def env_spec(name: str, kind: str = "env") -> EnvSpec:
-    """An environment to discover skills in, or (`kind` "task" only) a task to use them for."""
-    return TASKS[name] if name in TASKS else choose(kind, name, TASKS if kind == "task" else ENVS)

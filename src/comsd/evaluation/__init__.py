@@ -10,6 +10,7 @@ from comsd.evaluation.tasks import TaskEvaluator
 from comsd.runs import Run
 
 EVALUATORS = {"maze": MazeEvaluator, "robots": RobotEvaluator, "tasks": TaskEvaluator}
+EVALUATORS["gymnasium"] = RobotEvaluator
 
 
 def make_evaluator(run: Run) -> Evaluator:

@@ -127,6 +127,11 @@ class RobotEvaluator(Evaluator):
         self, policy: Policy | None, skills: Tensor, seed: int, length: int | None = None
     ) -> States:
         """The states after each step, from the initial state of a seed; (skills, length, O)."""
+        if self.run.spec.families[0] != "robots":
+            env = self.run.make_env(len(skills), seed)
+            policy_fn = policy_fn_of(env, policy, skills, self.rng)
+            steps = rollout(env, policy_fn, length, stopped=self.stopped)
+            return np.stack([step.next_obs for step in steps], 1)
         env = make_robot(self.run.spec.name, [seed] * len(skills))
         policy_fn = policy_fn_of(env, policy, skills, self.rng)
         if policy is not None:

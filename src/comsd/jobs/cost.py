@@ -185,8 +185,8 @@ def method_flops(config: Config, env: Env) -> float:
     for layer in method.modules():
         if isinstance(layer, nn.Linear):
             layer.register_forward_hook(count)
-    images = isinstance(config.pixels, PixelSettings)
-    shape = (config.pixels.features,) if images else env.obs_spec.shape
+    pixels = config.pixels
+    shape = (pixels.features,) if isinstance(pixels, PixelSettings) else env.obs_spec.shape
     obs, one = torch.zeros(ROWS, *shape), torch.zeros(ROWS)
     skill = method.space.sample(ROWS, np.random.default_rng(0))
     method.embed_and_loss(Batch(obs, torch.zeros(ROWS, env.action_dim), obs, obs, skill, one, one))

@@ -87,8 +87,8 @@ class Resources:
             options += ["--threads", str(threads)]
         if argv[0] in TRAINS and self.gpus:
             options += ["--device", "cuda"]
-        for path in LOADED if method_files else ():
-            options += ["--method-file", str(path)]
+        for path, loaded in LOADED.items() if method_files else ():
+            options += [f"--{loaded.kind}-file", str(path)]
         return [*argv, *options]
 
 

@@ -76,7 +76,7 @@ class RayExecutor:
             self.carry,
             self.arguments(job.start_command(place)),
             self.arguments(job.resume_command(place)),
-            {str(path): path.read_bytes() for path in LOADED},
+            {str(path): path.read_bytes() for path, f in LOADED.items() if f.kind == "method"},
         )
         self.running[self.task.remote(order, self.board)] = job
 

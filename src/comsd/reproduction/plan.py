@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from comsd.config import choose
 from comsd.errors import InputError
@@ -86,7 +87,8 @@ def make_jobs(
         source += f"/{arm.name}-{seed}"
         options = ("--skills", str(count), *arm.options) if count else arm.options
         who = (arm.name, arm.method, seed, preset)
-        seen, adapted = {"pixels": exhibit.pixels}, arm.adapt_options
+        seen: dict[str, Any] = {"pixels": exhibit.pixels}
+        adapted = arm.adapt_options
         yield Job(source, "pretrain", domain, *who, options=options, **seen)
         if "analyse" in exhibit.shows:
             yield Job(f"{source}/analysis", "analyse", domain, *who, source, **seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +24,10 @@ from comsd.agents.dqn import DQN
 from comsd.config import Config
 from comsd.encoders import ConvEncoder, PixelSettings, plain_spec
 from comsd.envs.base import Env
+from comsd.envs.foreign import GymSettings
+from comsd.envs.reward import RewardEnv
 from comsd.envs.skills import SkillEnv
+from comsd.envs.specs import EnvSettings, EnvSpec
 from comsd.errors import InputError
 from comsd.frame_replay import FrameReplay
 from comsd.methods.base import Method, MethodConfig
@@ -44,6 +48,10 @@ def make_space(config: Config) -> SkillSpace:
     return SPACES[config.run.space](config.run.skills)
 
 
+def spec_of(config: Config) -> EnvSpec:
+    return env_spec(config.run.env, config.run.stage, dataclasses.asdict(config.env))
+
+
 def make_env(
     config: Config,
     source: SourceRun | None,
@@ -53,12 +61,15 @@ def make_env(
     training: bool = False,
 ) -> Env:
     """training: rewards within one choice of a controller are discounted, skills may have noise."""
-    spec, how, pixels = env_spec(config.run.env), config.adapt, config.pixels
+    spec, how, pixels = spec_of(config), config.adapt, config.pixels
     if isinstance(pixels, PixelSettings):
         assert spec.make_pixels is not None
         env = spec.make_pixels(num_envs, seed, pixels)
     else:
         env = spec.make(num_envs, seed)
+    assert isinstance(config.env, EnvSettings)
+    if config.env.reward != "own":
+        env = RewardEnv(env, config.env.reward)
     if not isinstance(how, CombineSettings):
         return env
     assert source is not None
@@ -71,8 +82,31 @@ def make_env(
 
 def make_training_env(config: Config, source: SourceRun | None) -> Env:
     assert isinstance(config.train, TrainSettings)
+    if source is not None:
+        check_body(config, source)
     seed = int(seeds(config)[1].generate_state(1)[0])
     return make_env(config, source, config.train.envs, seed, training=True)
+
+
+def describe_env(env: Env) -> dict[str, Any]:
+    """What a run remembers of its environment beside the settings that make it."""
+    while isinstance(env, (RewardEnv, SkillEnv)):
+        env = env.env
+    describe = getattr(env, "describe", None)
+    return describe() if describe else {}
+
+
+def check_body(config: Config, source: SourceRun) -> None:
+    """Raise InputError unless the skills can act in the environment of the task."""
+    if not isinstance(config.env, GymSettings):
+        return  # known from the names
+    theirs, ours = spec_of(source.config).make(1, 0), spec_of(config).make(1, 0)
+    sizes = [(e.obs_spec.shape, e.action_dim) for e in (theirs, ours)]
+    if sizes[0] != sizes[1]:
+        raise InputError(
+            f"task is {config.run.env!r} with observations {sizes[1][0]} and {sizes[1][1]} actions;"
+            f" the skills of {source.path} need {sizes[0][0]} and {sizes[0][1]}"
+        )
 
 
 def check_possible(config: Config, env: Env, folder: Path) -> None:

@@ -10,7 +10,7 @@ from subprocess import DEVNULL, CalledProcessError, check_output
 
 from comsd.registry import LOADED
 
-PACKAGES = ("comsd", "torch", "numpy", "scipy", "mujoco")
+PACKAGES = ("comsd", "torch", "numpy", "scipy", "mujoco", "gymnasium")
 
 
 @cache
@@ -33,6 +33,6 @@ def provenance() -> dict[str, str]:
     return {
         **{name: version(name) for name in PACKAGES},
         "python": platform.python_version(),
-        **{path.name: checksum for path, checksum in LOADED.items()},
+        **{path.name: file.checksum for path, file in LOADED.items()},
         "commit": commit(),
     }

@@ -29,10 +29,10 @@ from comsd import checkpoint
 from comsd.agents.base import OffPolicyAgent, Policy
 from comsd.config import Config
 from comsd.envs.base import Env
-from comsd.errors import InputError, RunError, UnknownMethodError
+from comsd.errors import InputError, RunError, UnknownEnvError, UnknownMethodError
 from comsd.files import Folder
 from comsd.methods.base import Method
-from comsd.registry import EnvSpec, env_spec
+from comsd.registry import EnvSpec
 from comsd.resolve import from_json
 from comsd.runs import factory
 from comsd.runs.creation import creating, discard, is_locked, take_lock
@@ -64,6 +64,7 @@ def already_exists(folder: Folder, wanted: dict[str, dict[str, Any]]) -> InputEr
     path, anew = folder.path, "another --run starts a new one"
     try:
         known = read_record(folder)["config"]
+        known |= {g: {} for g in wanted if g not in known}  # of a run from before there were such
         differs = {g: [k for k in own if known[g].get(k) != own[k]] for g, own in wanted.items()}
         other = [f"{group}.{name}" for group, names in differs.items() for name in names]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RunError):
@@ -83,7 +84,7 @@ class Run:
         record = read_record(self.folder)
         try:
             self.config: Config = from_json(record["config"], record["sources"])
-        except UnknownMethodError as error:
+        except (UnknownMethodError, UnknownEnvError) as error:
             raise InputError(f"run {self.path}: {error}") from None
         except InputError as error:
             raise RunError(f"{self.path / CONFIG}: {error}") from None
@@ -91,7 +92,7 @@ class Run:
             raise RunError(f"{self.path / CONFIG} is damaged") from None
         versions = record.get("versions")
         self.versions: dict[str, str] = versions if isinstance(versions, dict) else {}
-        self.spec: EnvSpec = env_spec(self.config.run.env)
+        self.spec: EnvSpec = factory.spec_of(self.config)
         self.space: SkillSpace = factory.make_space(self.config)
         self.checkpoints = self.folder / "checkpoints"
         self.tables = {n: Table(self.folder, f"{n}.csv", partial(self._seal, n)) for n in TABLES}
@@ -100,13 +101,21 @@ class Run:
         self._policy: Policy | None = None
 
     @classmethod
-    def create(cls, path: Path | str, config: Config, source: Run | None = None) -> Run:
+    def create(
+        cls,
+        path: Path | str,
+        config: Config,
+        source: Run | None = None,
+        environment: dict[str, Any] | None = None,
+    ) -> Run:
         """A new directory; the policy of `source`, the run that is adapted, is copied into it.
 
-        Nothing is left of a creation that fails.
+        environment: what is to be remembered of it, for people to read. Nothing is left of a
+        creation that fails.
         """
         folder, settings = Folder(path), config.to_json()
         record = {"config": settings, "sources": config.sources, "versions": provenance()}
+        record |= {"environment": environment} if environment else {}
         try:
             with creating(folder, partial(already_exists, folder, settings)):
                 if source is not None:
@@ -293,6 +302,11 @@ class Run:
             before, now = dict(run.get("versions", {})), provenance()
         except Exception:  # anything may be wrong with what somebody else has put together
             raise self._unfit() from None
+        if trainer.restarts[-1:] == [trainer.steps]:
+            notes.append(
+                f"{self.spec.name} cannot save its state: fresh episodes from step "
+                f"{trainer.steps:,} on, not exact to the bit"
+            )
         if changed := [name for name in now if before.get(name) != now[name]]:
             notes.append(f"other versions than before ({', '.join(changed)}): not exact to the bit")
         for name, table in self.tables.items():

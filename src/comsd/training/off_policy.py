@@ -24,7 +24,7 @@ from comsd.replay import Layout, Replay
 from comsd.skills import SkillSpace
 from comsd.training.skill_selection import SampleSkill, SkillSelector
 from comsd.training.trainer import Trainer, TrainSettings
-from comsd.types import Batch, Metrics
+from comsd.types import Array, Batch, Metrics
 
 CHECKED = 64  # updates between checks of all weights
 PAPER, CODE = "paper, hyper-parameter table", "URLB's code, which the paper follows"
@@ -198,8 +198,8 @@ class OffPolicyTrainer(Trainer):
         }
         return {**state, "replay": self.replay.state_dict(), "rule": self.selector.state_dict()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
+    def load_state_dict(self, state: dict[str, Any]) -> Array | None:
+        fresh = super().load_state_dict(state)
         self.replay.load_state_dict(state["replay"])
         self.selector.load_state_dict(state["rule"])
         training = state["training"]
@@ -207,6 +207,10 @@ class OffPolicyTrainer(Trainer):
         self.updates, self.clock = training["updates"], training["clock"]
         self.obs, self.skill = training["obs"], training["skill"]
         self.policy_fn = make_policy_fn(self.policy, self.skill, self.rngs["action"])
+        if fresh is not None:
+            self.obs, self.clock = fresh, np.zeros_like(self.clock)
+            self.replay.cut(fresh)
+        return fresh
 
 
 def layout(settings: OffPolicySettings, space: SkillSpace, env: Env) -> Layout:

@@ -19,7 +19,7 @@ from comsd.methods.base import Method
 from comsd.nn import load_optimizer, optimizer_state, use_bf16
 from comsd.training.logger import Logger
 from comsd.training.signals import Stop
-from comsd.types import Metrics
+from comsd.types import Array, Metrics
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Trainer(ABC):
         self.optimizer = method.optimizer()
         self.rngs = {name: np.random.default_rng(seed) for name, seed in rngs.items()}
         self.steps = 0  # of the environments
+        self.restarts: list[int] = []  # steps at which a resumed run had to begin episodes anew
         if precision == "bf16":
             use_bf16(agent)
             use_bf16(method)
@@ -71,6 +72,7 @@ class Trainer(ABC):
         """Everything the future depends on, in branches that can be read alone."""
         training = {
             "steps": self.steps,
+            "restarts": self.restarts,
             "agent_optimizer": self.agent.optimizer_state(),
             "method_optimizer": optimizer_state(self.optimizer),
             "env": self.env.state_dict(),
@@ -83,19 +85,23 @@ class Trainer(ABC):
         agent, method = self.agent.state_dict(), self.method.state_dict()
         return {"agent": agent, "method": method, "training": training}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> Array | None:
+        """Returns the observations of new episodes, where the environment had not saved its own."""
         training = state["training"]
         self.agent.load_state_dict(state["agent"])
         self.method.load_state_dict(state["method"])
         self.agent.load_optimizer_state(training["agent_optimizer"])
         load_optimizer(self.optimizer, training["method_optimizer"])
-        self.env.load_state_dict(training["env"])
+        fresh = self.env.load_state_dict(training["env"])
         for name, rng in self.rngs.items():
             rng.bit_generator.state = training["random"]["rng"][name]
         torch.set_rng_state(training["random"]["torch_rng"])
         if self.on_cuda and training["random"]["cuda_rng"]:
             torch.cuda.set_rng_state(training["random"]["cuda_rng"][0], self.device)
-        self.steps = training["steps"]
+        self.steps, self.restarts = training["steps"], training.get("restarts", [])
+        if fresh is not None:
+            self.restarts = [*self.restarts, self.steps]
+        return fresh
 
 
 # --- the loop -------------------------------------------------------------------------------------

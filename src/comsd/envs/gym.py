@@ -1,0 +1,264 @@
+"""Environments in the Gymnasium API, as many copies as are wanted, as an `Env`.
+
+Copies are stepped one after the other: for physics of a few microseconds that is the fastest, and
+each keeps its own episodes. Time limits are counted here, so `TimeLimit` is not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from comsd.envs.base import Step
+from comsd.envs.gym_state import find_plane, state_access
+from comsd.errors import InputError, RunError
+from comsd.types import Array, Mask, ObsSpec
+
+STATISTICS_STEPS = 1000  # random steps from which observation statistics are estimated
+CONSTANT = 1e-2  # entries that vary less are only centred
+
+
+class GymEnv:
+    """One environment per seed; each is independent of the others."""
+
+    repeat = 1
+
+    def __init__(
+        self,
+        make: Callable[[], gymnasium.Env],
+        seeds: Sequence[int],
+        horizon: int,
+        title: str,
+        obs_spec: ObsSpec | None = None,  # with statistics, if they are known
+    ) -> None:
+        self.title, self.horizon, self.num_envs = title, horizon, len(seeds)
+        try:
+            self.envs = [make() for _ in seeds]
+        except InputError:
+            raise
+        except Exception as error:  # whatever the environment's code raises
+            raise InputError(f"env {title} cannot be made: {one_line(error)}") from error
+        first = self.envs[0]
+        shape, dtype, self.flat = observation_form(first.observation_space, title)
+        self.obs_spec = obs_spec or plain_spec(shape, dtype)
+        self.low, self.high = action_bounds(first.action_space, title)
+        self.scale = (self.high - self.low) / np.float32(2)
+        self.action_space, self.action_dim = first.action_space, len(self.low)
+        self.direct = bool((self.low == -1).all() and (self.high == 1).all())
+        box = isinstance(self.action_space, spaces.Box)
+        self.plain_actions = box and len(self.action_space.shape or ()) == 1
+        self.action_dtype = self.action_space.dtype if box else np.float32
+        self.access = state_access(first)
+        self.plane = find_plane(first.unwrapped)
+        self.seeds, self.resumed = list(seeds), 0
+        self.obs: NDArray[Any] = np.zeros((self.num_envs, *shape), dtype)
+        self.infos: list[dict[str, Any]] = [{} for _ in seeds]
+        self.clock = np.zeros(self.num_envs, np.int64)
+        self.begun = np.zeros(self.num_envs, bool)  # has its first episode, which takes the seed
+        try:
+            self.reset()
+        except RunError as error:
+            raise InputError(str(error)) from error
+
+    def reset(self, where: Mask | None = None) -> Array:
+        where = np.ones(self.num_envs, bool) if where is None else where
+        self.obs = self.obs.copy()
+        self.clock[where] = 0
+        for i in np.flatnonzero(where):
+            seed = None if self.begun[i] else self.seeds[i]
+            try:
+                obs, self.infos[i] = self.envs[i].reset(seed=seed)
+                self.obs[i] = self.flat(obs)
+            except Exception as error:
+                self.fail(int(i), one_line(error))
+        self.begun |= where
+        self.check_finite("observation", self.obs)
+        return self.obs
+
+    def step(self, action: Array) -> Step:
+        n = self.num_envs
+        obs, reward = np.empty_like(self.obs), np.empty(n)
+        terminated, truncated = np.empty(n, bool), np.empty(n, bool)
+        self.clock += 1
+        infos: list[dict[str, Any]] = []
+        for i, native in enumerate(self.native(action)):
+            try:
+                after, reward[i], terminated[i], truncated[i], info = self.envs[i].step(native)
+                obs[i] = self.flat(after)
+            except Exception as error:
+                self.fail(i, one_line(error))
+            infos.append(info)
+        self.check_finite("observation", obs)
+        self.check_finite("reward", reward)
+        self.obs, self.infos = obs, infos
+        truncated |= self.clock >= self.horizon
+        return Step(obs, reward, terminated, truncated & ~terminated, infos)
+
+    def native(self, action: NDArray[Any]) -> Iterable[Any]:
+        """Actions of [-1, 1] in the ranges and the form of the environment."""
+        if not self.direct:
+            action = self.low + self.scale * (action + 1)
+        if self.plain_actions:
+            return action.astype(self.action_dtype, copy=False)
+        return [spaces.unflatten(self.action_space, a) for a in action]
+
+    def positions(self) -> NDArray[np.floating] | None:
+        """From `x_position` and `y_position` of the infos, else of the body in MuJoCo."""
+        if all("x_position" in info and "y_position" in info for info in self.infos):
+            return np.array([(info["x_position"], info["y_position"]) for info in self.infos])
+        if self.plane is None:
+            return None
+        body, axes = self.plane
+        simulations = [getattr(env.unwrapped, "physics", env.unwrapped) for env in self.envs]
+        data = [getattr(simulation, "data") for simulation in simulations]  # noqa: B009 (of MuJoCo)
+        return np.array([d.xpos[body, axes] for d in data])
+
+    def check_finite(self, what: str, values: NDArray[Any]) -> None:
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            broken = np.flatnonzero(~np.isfinite(values.reshape(self.num_envs, -1)).all(1))
+            self.fail(int(broken[0]), f"its {what} holds NaN or infinity")
+
+    def fail(self, i: int, reason: str) -> NoReturn:
+        raise RunError(
+            f"env {self.title} failed at step {self.clock[i]} of an episode "
+            f"(environment {i}, seed {self.seeds[i]}): {reason}"
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """What a run remembers of it, for people to read."""
+        kind, spec = type(self.envs[0].unwrapped), self.obs_spec
+        return {
+            "class": f"{kind.__module__}:{kind.__qualname__}",
+            "observations": {
+                "shape": list(spec.shape),
+                "dtype": spec.dtype,
+                "mean": spec.mean.tolist(),
+                "std": spec.std.tolist(),
+                "statistics": f"of {STATISTICS_STEPS} random steps",
+            },
+            "actions": {"low": self.low.tolist(), "high": self.high.tolist()},
+            "horizon": self.horizon,
+            "exact_resume": self.access is not None,
+        }
+
+    # --- state --------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Complete where the environments can save theirs."""
+        state: dict[str, Any] = {"resumed": self.resumed, "exact": self.access is not None}
+        if self.access is not None:
+            rngs = [env.unwrapped.np_random.bit_generator.state for env in self.envs]
+            state |= {"rng": rngs, "clock": self.clock, "obs": self.obs}
+            state["simulation"] = [self.access.save(env.unwrapped) for env in self.envs]
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> Array | None:
+        self.resumed = state["resumed"]
+        if self.access is None or not state["exact"]:
+            self.resumed += 1  # other initial states than after the times before
+            streams = np.random.SeedSequence([self.seeds[0], self.resumed])
+            self.seeds = streams.generate_state(self.num_envs).tolist()
+            self.begun[:] = False
+            return self.reset()
+        self.reset()
+        saved = zip(self.envs, state["rng"], state["simulation"], strict=True)
+        for env, rng, simulation in saved:
+            self.access.load(env.unwrapped, simulation)
+            env.unwrapped.np_random.bit_generator.state = rng
+        self.clock, self.obs = state["clock"], state["obs"]
+        return None
+
+
+def one_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+# --- spaces ---------------------------------------------------------------------------------------
+
+
+def leaves(space: gymnasium.Space) -> Iterator[gymnasium.Space]:
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        for part in parts:
+            yield from leaves(part)
+    else:
+        yield space
+
+
+def action_bounds(space: gymnasium.Space, title: str) -> tuple[Array, Array]:
+    """Of the flattened actions, float32; where there are none, -1 and 1.
+
+    Raises InputError unless all actions are continuous.
+    """
+    flat = spaces.flatten_space(space) if space.is_np_flattenable else None
+    kinds = [isinstance(s, spaces.Box) and np.dtype(s.dtype).kind == "f" for s in leaves(space)]
+    if not isinstance(flat, spaces.Box) or not all(kinds) or not flat.shape[0]:
+        raise InputError(f"env {title} has the actions {space}; allowed: continuous ones (Box)")
+    low, high = flat.low.astype(np.float32), flat.high.astype(np.float32)
+    free = np.isinf(low) & np.isinf(high)
+    low[free], high[free] = -1, 1
+    if not np.isfinite(low).all() or not np.isfinite(high).all():
+        raise InputError(
+            f"env {title} has actions that are bounded on one side only ({space}); "
+            "allowed: bounds on both sides or on none"
+        )
+    return low, high
+
+
+def observation_form(
+    space: gymnasium.Space, title: str
+) -> tuple[tuple[int, ...], str, Callable[[Any], Any]]:
+    """Shape, dtype, and the function that brings an observation into them.
+
+    Images stay images, everything else becomes one vector.
+    """
+    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3:
+        return space.shape, "uint8", np.asarray
+    flat = spaces.flatten_space(space) if space.is_np_flattenable else None
+    if not isinstance(flat, spaces.Box) or not flat.shape[0]:
+        raise InputError(
+            f"env {title} has the observations {space}; allowed: Box, and what Gymnasium can "
+            "flatten to one"
+        )
+    vector = isinstance(space, spaces.Box) and len(space.shape) == 1
+    check = partial(checked_vector, flat.shape) if vector else partial(spaces.flatten, space)
+    return flat.shape, "float32", check
+
+
+def checked_vector(shape: tuple[int, ...], obs: Any) -> Any:
+    """An array of another shape would be broadcast."""
+    if np.shape(obs) != shape:
+        raise ValueError(f"its observation has shape {np.shape(obs)}, its space has {shape}")
+    return obs
+
+
+def plain_spec(shape: tuple[int, ...], dtype: str) -> ObsSpec:
+    sizes = shape if dtype == "float32" else ()
+    return ObsSpec(shape, dtype, np.zeros(sizes, np.float32), np.ones(sizes, np.float32))
+
+
+def estimate_observations(
+    make: Callable[[], gymnasium.Env], horizon: int, title: str, steps: int = STATISTICS_STEPS
+) -> ObsSpec:
+    """What observations look like, with the statistics of random steps; always the same ones."""
+    env = GymEnv(make, [0], horizon, title)
+    if env.obs_spec.dtype == "uint8":
+        return env.obs_spec
+    rng, seen = np.random.default_rng(0), [env.obs[0]]
+    for _ in range(steps):
+        step = env.step(rng.uniform(-1, 1, (1, env.action_dim)).astype(np.float32))
+        seen.append(step.obs[0])
+        if step.ended[0]:
+            seen.append(env.reset()[0])
+    for one in env.envs:
+        one.close()
+    mean, std = np.mean(seen, 0, np.float64), np.std(seen, 0, np.float64)
+    std[std < CONSTANT] = 1
+    return env.obs_spec._replace(mean=mean.astype(np.float32), std=std.astype(np.float32))

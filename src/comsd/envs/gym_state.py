@@ -1,0 +1,77 @@
+"""What can be read from and written into environments of others: their state, a body's place.
+
+The state of an environment is known to be complete only where its code is known: Gymnasium's MuJoCo
+environments keep theirs in the simulator and in `np_random`. An environment of the user's says by
+`state_dict()` and `load_state_dict(state)` that it can save the rest of its state.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
+
+STATELESS = (OrderEnforcing, PassiveEnvChecker)
+LAGGING = ("xpos", "xipos")  # read before a step: they are those of the last substep's beginning
+
+
+class StateAccess(Protocol):
+    """The state of an unwrapped environment beside `np_random`, as arrays and JSON values."""
+
+    def save(self, env: Any) -> dict[str, Any]: ...
+
+    def load(self, env: Any, state: dict[str, Any]) -> None: ...
+
+
+class MujocoState:
+    def save(self, env: Any) -> dict[str, Any]:
+        import mujoco
+
+        everything = mujoco.mjtState.mjSTATE_INTEGRATION.value
+        state = np.empty(mujoco.mj_stateSize(env.model, everything))
+        mujoco.mj_getState(env.model, env.data, state, everything)
+        return {"state": state, **{name: getattr(env.data, name).copy() for name in LAGGING}}
+
+    def load(self, env: Any, state: dict[str, Any]) -> None:
+        import mujoco
+
+        everything = mujoco.mjtState.mjSTATE_INTEGRATION.value
+        mujoco.mj_setState(env.model, env.data, state["state"], everything)
+        mujoco.mj_forward(env.model, env.data)
+        mujoco.mj_setState(env.model, env.data, state["state"], everything)  # the warm start
+        for name in LAGGING:
+            getattr(env.data, name)[:] = state[name]
+
+
+class OwnState:
+    def save(self, env: Any) -> dict[str, Any]:
+        return env.state_dict()
+
+    def load(self, env: Any, state: dict[str, Any]) -> None:
+        env.load_state_dict(state)
+
+
+def state_access(env: gymnasium.Env) -> StateAccess | None:
+    """None where nobody can say what the state is."""
+    while isinstance(env, STATELESS):
+        env = env.env
+    if hasattr(env, "state_dict") and hasattr(env, "load_state_dict"):
+        return OwnState()
+    return MujocoState() if type(env).__module__.startswith("gymnasium.envs.mujoco.") else None
+
+
+def find_plane(env: Any) -> tuple[int, list[int]] | None:
+    """The body in MuJoCo that moves about, and the two axes along which it does."""
+    model: Any = getattr(getattr(env, "physics", env), "model", None)
+    kinds, bodies = getattr(model, "jnt_type", None), getattr(model, "jnt_bodyid", None)
+    if kinds is None or bodies is None or not len(kinds):
+        return None
+    free, slide = 0, 2  # mjtJoint
+    body = int(bodies[0])
+    if kinds[0] == free:
+        return body, [0, 1]
+    slides = np.flatnonzero((bodies == body) & (kinds == slide))
+    axes = sorted({int(np.abs(model.jnt_axis[joint]).argmax()) for joint in slides})
+    return (body, axes) if len(axes) == 2 else None

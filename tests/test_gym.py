@@ -1,0 +1,213 @@
+"""Environments in the Gymnasium API: the adapter, exact states, what is refused and what fails."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from comsd.envs.foreign import find_source, foreign_spec
+from comsd.envs.gym import GymEnv, action_bounds, estimate_observations, observation_form
+from comsd.errors import InputError, RunError
+from comsd.registry import env_spec
+
+F = np.float32
+
+
+class Rail(gymnasium.Env):
+    """A point on a rail with dict observations and lopsided actions; leaving [-1, 1] terminates."""
+
+    def __init__(self, broken: str = "") -> None:
+        place = spaces.Box(-1, 1, (1,), np.float64)
+        self.observation_space = spaces.Dict({"place": place, "mode": spaces.Discrete(2)})
+        self.action_space = spaces.Box(np.array([0, -3], F), np.array([2, np.inf], F))
+        if broken != "half":
+            self.action_space = spaces.Box(np.array([0, -np.inf], F), np.array([2, np.inf], F))
+        self.broken, self.x = broken, 0.0
+        self.seen: list[Any] = []
+
+    def observe(self) -> dict[str, Any]:
+        return {"place": np.array([self.x]), "mode": 1}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.x = float(self.np_random.uniform(-0.1, 0.1))
+        return self.observe(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.seen.append(action)
+        self.x += 0.3 * (action[0] - 1)
+        if self.broken == "raise" and self.x > 0.5:
+            raise ZeroDivisionError("a wheel came off")
+        if self.broken == "nan":
+            self.x = np.nan
+        return self.observe(), 7.0, abs(self.x) > 1, False, {"x_position": self.x, "y_position": 0}
+
+
+def rails(n: int = 2, horizon: int = 6, broken: str = "") -> GymEnv:
+    return GymEnv(lambda: Rail(broken), range(n), horizon, "'rail'")
+
+
+def test_observations_are_flattened_and_actions_rescaled() -> None:
+    env = rails()
+    assert (env.obs_spec.shape, env.action_dim) == ((3,), 2)  # the mode becomes two entries
+    step = env.step(np.array([[-1, 0.5], [1, -0.25]], np.float32))
+    assert [e.unwrapped.seen[-1].tolist() for e in env.envs] == [[0, 0.5], [2, -0.25]]  # type: ignore[attr-defined]
+    assert step.obs.dtype == np.float32
+    np.testing.assert_array_equal(step.obs[:, :2], [[0, 1], [0, 1]])
+    positions = env.positions()
+    assert positions is not None
+    np.testing.assert_allclose(positions[:, 0], [e.unwrapped.x for e in env.envs])  # type: ignore[attr-defined]
+
+
+def test_terminated_ends_for_good_and_the_time_limit_only_truncates() -> None:
+    env = rails()
+    outwards = np.array([[1, 0], [0, 0]], np.float32)
+    steps = [env.step(outwards) for _ in range(4)]
+    assert [bool(s.terminated[0]) for s in steps] == [False, False, False, True]
+    assert float(np.abs(steps[-1].obs[0]).max()) > 1  # the true last observation
+    before = env.obs[1].copy()
+    fresh = env.reset(steps[-1].ended)
+    assert abs(fresh[0]).min() <= 0.1
+    np.testing.assert_array_equal(fresh[1], before)  # the other one goes on
+    more = [env.step(np.zeros((2, 2), np.float32)) for _ in range(2)]
+    assert [s.truncated.tolist() for s in more] == [[False, False], [False, True]]
+    assert not more[-1].terminated.any()
+
+
+def test_seeds_make_episodes_and_each_copy_has_its_own() -> None:
+    a, b = rails(3), rails(3)
+    np.testing.assert_array_equal(a.obs, b.obs)
+    assert len(np.unique(a.obs[:, -1] + a.obs[:, 0])) > 1
+    np.testing.assert_array_equal(a.reset(), b.reset())  # and the next episodes too
+
+
+IDS = ["Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "Reacher-v5"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", IDS)
+def test_a_restored_mujoco_environment_continues_to_the_bit(name: str) -> None:
+    make = env_spec(f"gym:{name}").make
+    env, copy, rng = make(2, 3), make(2, 8), np.random.default_rng(0)
+
+    def act(both: bool) -> None:
+        action = rng.uniform(-1, 1, (2, env.action_dim)).astype(np.float32)
+        steps = [e.step(action) for e in ((env, copy) if both else (env,))]
+        for one, other in pairwise(steps):
+            np.testing.assert_array_equal(one.obs, other.obs)
+            np.testing.assert_array_equal(one.reward, other.reward)
+        if steps[0].ended.any():
+            fresh = [e.reset(steps[0].ended) for e in ((env, copy) if both else (env,))]
+            np.testing.assert_array_equal(fresh[0], fresh[-1])
+
+    for _ in range(31):
+        act(both=False)
+    assert copy.load_state_dict(env.state_dict()) is None
+    for _ in range(40):
+        act(both=True)
+
+
+def test_where_the_state_is_unknown_new_episodes_begin_and_never_the_same_ones() -> None:
+    env, seen = rails(), []
+    state = env.state_dict()
+    for _ in range(3):
+        other = rails()
+        fresh = other.load_state_dict(state)
+        assert fresh is not None
+        seen.append(fresh.tolist())
+        state = other.state_dict()
+    assert seen[0] != seen[1] != seen[2]
+
+
+def test_statistics_are_those_of_random_steps_and_always_the_same() -> None:
+    spec = estimate_observations(lambda: Rail(), 6, "'rail'")
+    again = estimate_observations(lambda: Rail(), 6, "'rail'")
+    np.testing.assert_array_equal(spec.mean, again.mean)
+    place = int(np.argmax(spec.std != 1))
+    assert 0.1 < spec.std[place] < 1
+    assert sorted(spec.std)[1:] == [1, 1]  # constants are only centred
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (spaces.Discrete(3), r"'e' has the actions Discrete\(3\); allowed: continuous ones"),
+        (spaces.MultiDiscrete([2, 2]), "allowed: continuous"),
+        (spaces.Dict(a=spaces.Box(-1, 1), b=spaces.Discrete(2)), "allowed: continuous"),
+        (spaces.Box(0, 5, (2,), np.int64), "allowed: continuous"),
+        (spaces.Box(0, np.inf, (2,)), "bounded on one side only"),
+    ],
+    ids=str,
+)
+def test_actions_that_are_refused(space: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        action_bounds(space, "'e'")
+
+
+def test_images_stay_images_and_texts_are_refused() -> None:
+    shape, dtype, _ = observation_form(spaces.Box(0, 255, (8, 9, 3), np.uint8), "'e'")
+    assert (shape, dtype) == ((8, 9, 3), "uint8")
+    assert observation_form(spaces.Box(-1, 1, (4, 5)), "'e'")[0] == (20,)
+    with pytest.raises(InputError, match="has the observations"):
+        observation_form(spaces.Sequence(spaces.Box(-1, 1)), "'e'")
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ("nan", "env 'rail' failed at step 1 of an episode .*: its observation holds NaN"),
+        ("raise", "env 'rail' failed at step 2 .*: ZeroDivisionError: a wheel came off"),
+    ],
+)
+def test_what_fails_on_the_way_is_one_sentence(broken: str, message: str) -> None:
+    env = rails(broken=broken)
+    with pytest.raises(RunError, match=message):  # noqa: PT012 (the second step fails)
+        for _ in range(2):
+            env.step(np.ones((2, 2), np.float32))
+    with pytest.raises(InputError, match="bounded on one side"):
+        rails(broken="half")
+
+
+def test_an_observation_of_another_shape_is_not_broadcast() -> None:
+    class Wrong(gymnasium.Env):
+        observation_space = spaces.Box(-1, 1, (3,))
+        action_space = spaces.Box(-1, 1, (1,))
+
+        def reset(self, **_: Any) -> Any:
+            return np.zeros(1), {}
+
+    with pytest.raises(InputError, match=r"shape \(1,\), its space has \(3,\)"):
+        GymEnv(Wrong, [0], 5, "'wrong'")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gym:Antt-v5", "Did you mean: `Ant`"),
+        ("gym:Ant-v9", "version `v9`"),
+        ("gym:no_such_package:Ant-v5", "is only imported when you name it: give --env-package"),
+        ("dmc:humanoid-fly", "did you mean 'dmc:humanoid-"),
+        ("Maze3D", "allowed: .*gym:ID, gym:PACKAGE:ID, dmc:DOMAIN-TASK"),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_one_sentence(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        env_spec(name)
+    assert "\n" not in str(error.value)
+
+
+def test_a_task_of_dm_control() -> None:
+    source = find_source("dmc:point_mass-easy")
+    assert source is not None
+    env = foreign_spec(source, "pretrain", {}).make(2, 0)
+    step = env.step(np.ones((2, env.action_dim), np.float32))
+    assert (env.obs_spec.shape, env.action_dim, env.horizon) == ((4,), 2, 1000)
+    assert step.reward.shape == (2,)
+    positions = env.positions()
+    assert positions is not None
+    assert np.abs(np.diff(positions, axis=0)).max() > 0  # other seeds, other starts
