@@ -23,7 +23,7 @@ WORDS = [
     "ddpg", "box", "one-hot", "sphere", "none", "walker", "walker_run", "maze-tree", ":", "gym:",
     "gym:CartPole-v1", "../..", "/", ".", "/dev/null", "/dev/zero", "a" * 300, "\n", "\t",
     "\x1b[2J", "\u202e", "é", "\ud800", "%s", "{}", "$(touch x)", "`touch x`", "; rm", "*", "'",
-    '"', "\\", "[bold]", "[/x]", "\x00", "--method-file", "x.py", "--scratch", "--task", "--env",
+    '"', "\\", "[bold]", "[/x]", "--method-file", "x.py", "--scratch", "--task", "--env",
     "comsd", "--steps", "=HYPERLINK",
 ]  # fmt: skip
 VALUES = [word for word in WORDS if not word.startswith("--")]
