@@ -1,9 +1,11 @@
 """ComSD and CIC on Walker behind results/walker: pre-training by the lite preset, then a look.
 
     python experiments/walker.py run      # trains what is missing, two processes; resumes
-    python experiments/walker.py collect  # writes the CSV files, policies, figure and table
+    python experiments/walker.py keep     # copies configs, tables and policies to results/walker
+    python experiments/walker.py measure  # analyses the policies kept there; minutes each
+    python experiments/walker.py collect  # writes the CSV files, figure and table from that
 
-Runs go to runs/walker/<method>-<seed>.
+Runs go to runs/walker/<method>-<seed>, analyses to runs/walker-analysis/<method>-<seed>.
 """
 
 from __future__ import annotations
@@ -14,21 +16,24 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 from tables import write_csv
 
 import comsd
 from comsd import Run, checkpoint
-from comsd.evaluation.robots import RobotEvaluator, akd, skill_sweeps
+from comsd.evaluation.sweeps import FLAGS
+from comsd.reproduction.collect import commit_of
 
 ROOT = Path(__file__).parent.parent
 RUNS, RESULTS = ROOT / "runs" / "walker", ROOT / "results" / "walker"
+ANALYSES = ROOT / "runs" / "walker-analysis"
 METHODS, SEEDS = ("comsd", "cic"), (1, 2, 3)
 STYLES = {"1": "o-", "2": "s--", "3": "^:"}
 COLOURS = {"comsd": "tab:blue", "cic": "tab:orange"}
 NAMES = [f"{method}-{seed}" for seed in SEEDS for method in METHODS]
+LOGGED = ("held_out_retrieval", "held_out_chance")  # of the last evaluation of the training
 
 
 def train(name: str) -> None:
@@ -42,53 +47,49 @@ def train(name: str) -> None:
     subprocess.run([*verb, *words], check=True)
 
 
-def keep(run: Run) -> None:
+def keep(name: str) -> None:
     """Config, tables and the policy: enough for `comsd.load` and `comsd evaluate`."""
-    place = RESULTS / run.path.name
+    run, place = Run(RUNS / name), RESULTS / name
     shutil.rmtree(place, ignore_errors=True)
     last = max(checkpoint.found(run.path / "checkpoints"))
     (place / "checkpoints" / last.name).mkdir(parents=True)
-    for name in ("config.json", "metrics.csv", "evaluations.csv"):
-        shutil.copy(run.path / name, place)
-    for name in ("state.json", "agent.safetensors"):
-        shutil.copy(last / name, place / "checkpoints" / last.name)
+    for part in ("config.json", "metrics.csv", "evaluations.csv"):
+        shutil.copy(run.path / part, place)
+    for part in ("state.json", "agent.safetensors"):
+        shutil.copy(last / part, place / "checkpoints" / last.name)
+
+
+def measure(name: str) -> None:
+    if not (ANALYSES / name / "analysis.json").exists():
+        comsd.analyse(RESULTS / name, out=ANALYSES / name, report=print)
 
 
 def collect() -> None:
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    rows, curves = [], []
-    figure = Figure(figsize=(10, 3.2), layout="constrained")
-    panels = figure.subplots(1, 3, sharey=True)
+    rows: list[dict[str, Any]] = []
+    skills: list[dict[str, Any]] = []
+    curves: list[dict[str, Any]] = []
     for name in NAMES:
-        run = comsd.load(RUNS / name)
-        keep(run)
-        evaluator = RobotEvaluator(run)
-        measured = comsd.evaluate(run)
-        last = run.evaluations.rows()[-1]
-        commit = json.loads((run.path / "config.json").read_text())["versions"]["commit"]
-        figures = {k: round(v, 4) for k, v in measured.metrics.items()}
-        for key in ("held_out_retrieval", "held_out_chance"):
-            figures[key] = round(float(last[key]), 4)
-        figures["retrieval"] = round(float(run.metrics.rows()[-1]["health/retrieval"]), 4)
-        rows.append({"run": name, "steps": run.config.run.steps, "commit": commit, **figures})
-        for axes, (sweep, skills) in zip(panels, skill_sweeps(run.space).items(), strict=True):
-            values = akd(evaluator.states(run.policy, skills, seed=0))
-            at = np.linspace(0, 1, len(values))
-            curves += [
-                {"run": name, "sweep": sweep, "position": round(x, 2), "akd": round(v, 4)}
-                for x, v in zip(at.tolist(), values.tolist(), strict=True)
-            ]
-            shown = np.sort(values)[::-1] if sweep == "random" else values
-            style = STYLES[name[-1]]
-            colour = COLOURS[run.config.run.method]
-            axes.plot(at, shown, style, color=colour, label=name, markersize=4)
-            axes.set_title(f"{sweep} sweep", fontsize=10)
-            axes.set_xlabel({"constant": "c", "flag": "flag z1"}.get(sweep, "rank"))
-    panels[0].set_ylabel("AKD: how active the skill is")
-    panels[2].legend(frameon=False, fontsize=8)
-    figure.savefig(RESULTS / "akd.png", dpi=130)
-    for name, table in (("runs.csv", rows), ("akd.csv", curves)):
-        write_csv(RESULTS / name, table)
+        run, found = (
+            Run(RESULTS / name),
+            json.loads((ANALYSES / name / "analysis.json").read_text()),
+        )
+        last, log = run.evaluations.rows()[-1], run.metrics.rows()[-1]
+        figures = rounded(found["metrics"])
+        for baseline in ("untrained", "random"):
+            figures |= {f"{k}, {baseline}": v for k, v in rounded(found[baseline]).items()}
+        figures |= {key: round(float(last[key]), 4) for key in LOGGED}
+        figures["retrieval"] = round(float(log["health/retrieval"]), 4)
+        rows.append(
+            {"run": name, "steps": run.config.run.steps, "commit": commit_of(run)} | figures
+        )
+        skills += [{"run": name} | rounded(row) for row in found["skills"]]
+        for key, (low, high) in found["intervals"].items():
+            row = {"run": name, "figure": key, "value": found["metrics"][key]}
+            curves.append(rounded(row | {"low": low, "high": high}))
+    write_csv(RESULTS / "runs.csv", rows)
+    write_csv(RESULTS / "akd.csv", skills)
+    write_csv(RESULTS / "intervals.csv", curves)
+    draw(skills, curves).savefig(RESULTS / "akd.png", dpi=130)
     shown = [k for k in rows[0] if k not in ("steps", "commit", "run")]
     lines = ["| figure | " + " | ".join(row["run"] for row in rows) + " |"]
     lines += ["|---" * (len(rows) + 1) + "|"]
@@ -96,11 +97,54 @@ def collect() -> None:
     (RESULTS / "table.md").write_text("\n".join(lines) + "\n")
 
 
+def rounded(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: round(x, 4) if isinstance(x, float) else x for key, x in row.items()}
+
+
+def draw(skills: list[dict[str, Any]], intervals: list[dict[str, Any]]) -> Figure:
+    """A(f) with its interval, then the sweeps: mean and standard deviation over starts."""
+    figure = Figure(figsize=(13.5, 3.6), layout="constrained")
+    panels = figure.subplots(1, 4, sharey=True)
+    for name in NAMES:
+        style, colour = STYLES[name[-1]], COLOURS[name.split("-")[0]]
+        known = {row["figure"]: row for row in intervals if row["run"] == name}
+        at = [known[f"activity_{f:g}"] for f in FLAGS]
+        rho = known["activity_rho"]["value"]
+        shown = {"color": colour, "markersize": 4, "label": f"{name}, rho {rho:.2f}"}
+        panels[0].plot(FLAGS, [row["value"] for row in at], style, **shown)
+        band = [row["low"] for row in at], [row["high"] for row in at]
+        panels[0].fill_between(FLAGS, *band, color=colour, alpha=0.1, linewidth=0)
+        for axes, sweep in zip(panels[1:], ("constant", "flag", "random"), strict=True):
+            own = [row for row in skills if (row["run"], row["sweep"]) == (name, sweep)]
+            if sweep == "random":
+                own.sort(key=lambda row: -row["akd"])
+            place = [i / (len(own) - 1) for i in range(len(own))]
+            akd, spread = ([row[key] for row in own] for key in ("akd", "akd_sd"))
+            looks = {"fmt": style, "color": colour, "markersize": 4, "elinewidth": 0.5}
+            axes.errorbar(place, akd, spread, **looks)
+    titles = ["A(f), 12 random skills each", "constant sweep", "flag sweep", "random skills"]
+    for axes, title in zip(panels, titles, strict=True):
+        axes.set_title(title, fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes, what in zip(panels, ("flag f", "c", "flag z1, others .5", "rank"), strict=True):
+        axes.set_xlabel(what)
+    panels[0].set_ylabel("AKD: how active the skill is")
+    panels[0].set_ylim(bottom=0)
+    panels[0].legend(frameon=False, fontsize=7)
+    return figure
+
+
 if __name__ == "__main__":
-    if sys.argv[1:] == ["run"]:
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(train, NAMES))
-    elif sys.argv[1:] == ["collect"]:
-        collect()
-    else:
-        sys.exit(__doc__)
+    match sys.argv[1:]:
+        case ["run"]:
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(train, NAMES))
+        case ["keep"]:
+            RESULTS.mkdir(parents=True, exist_ok=True)
+            [keep(name) for name in NAMES]
+        case ["measure"]:
+            [measure(name) for name in NAMES]
+        case ["collect"]:
+            collect()
+        case _:
+            sys.exit(__doc__)

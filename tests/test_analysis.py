@@ -30,7 +30,7 @@ from comsd.analysis.poses import (
     moments,
     stadium,
 )
-from comsd.analysis.robots import Motion, describe, labels, record_motion, skill_motion
+from comsd.analysis.skills import describe
 from comsd.cli import main
 from comsd.doctor import Finding
 from comsd.envs import rendering
@@ -38,19 +38,15 @@ from comsd.envs.mujoco import HORIZON, RobotEnv
 from comsd.envs.robots import ROBOTS, load_robot
 from comsd.envs.specs import make_robot
 from comsd.errors import InputError, RunError
-from comsd.evaluation import robots as robot_evaluation
-from comsd.evaluation.robots import (
-    IDENTIFIED,
-    SWEEP_SIZE,
-    RobotEvaluator,
-    akd,
-    ms_coverage,
-    skill_sweeps,
-)
+from comsd.evaluation import skills as skill_evaluation
+from comsd.evaluation.metrics import activity, mean_states, ms_coverage
+from comsd.evaluation.rollouts import Rollouts, roll_out
+from comsd.evaluation.skills import RobotEvaluator
+from comsd.evaluation.sweeps import IDENTIFIED, RANDOM_SKILLS, SWEEP_SIZE, labels, skill_sweeps
 from comsd.files import Folder
 from comsd.runs import Run
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
-from comsd.training.rollout import PolicyFn, rollout
+from comsd.types import PolicyFn
 from processes import SMALL
 
 
@@ -67,30 +63,57 @@ def analysis(run: Run) -> comsd.Analysis:
 # --- what is measured -----------------------------------------------------------------------------
 
 
-def lie_still(name: str, length: int = 400) -> Motion:
-    """No torques: the robot falls and rests."""
-    env = make_robot(name, [0], motion=True)
-    motion = record_motion(env, lambda _: np.zeros((1, env.action_dim), np.float32), length)
-    return Motion(*(column[:, length // 2 :] for column in vars(motion).values()))
+def lie_still(name: str, length: int = 400) -> Rollouts:
+    """No torques: the robot falls and rests; the second half, from two starts."""
+    env = make_robot(name, [0, 1], motion=True)
+    x = env.readings
+
+    def watch() -> dict[str, np.ndarray]:
+        robot = env.robot
+        shown = robot.height(x), robot.speed(x), robot.spin(x)
+        return {"qpos": x["qpos"]} | dict(zip(("height", "speed", "spin"), shown, strict=True))
+
+    still = np.zeros((2, env.action_dim), np.float32)
+    whole = roll_out(env, lambda _: still, 1, length, watch=watch)
+    half = length // 2
+    assert whole.positions is not None
+    watched = {key: values[:, :, half:] for key, values in whole.watched.items()}
+    return Rollouts(
+        whole.obs[:, :, half:], whole.length - half, whole.positions[:, :, half:], watched
+    )
 
 
 def test_a_robot_that_lies_still_is_not_active() -> None:
-    (row,) = describe("constant", ["c = 0"], lie_still("walker"))
+    rollouts = lie_still("walker")
+    (row,) = describe("constant", ["c = 0"], rollouts, activity(rollouts))
     assert (row.sweep, row.skill) == ("constant", "c = 0")
     assert 0 <= row.akd < 0.2
+    assert row.height is not None
     assert 0 < row.height < 0.5
     assert row.speed == pytest.approx(0, abs=0.05)
     assert row.spin == pytest.approx(0, abs=0.05)
+    assert row.travel == pytest.approx(0, abs=0.3)
 
 
-def test_the_rows_are_means_over_the_roll_out() -> None:
-    states = np.zeros((2, 20, 1), np.float32)
-    states[1, :, 0] = np.arange(20)
-    ramp = np.stack([np.zeros(20), np.arange(20.0)])
-    rows = describe("flag", ["a", "b"], Motion(states, np.zeros((2, 20, 1)), ramp, -ramp, 2 * ramp))
-    assert rows[0].akd == 0
-    assert rows[1].akd == pytest.approx(akd(states)[1])
-    assert (rows[1].height, rows[1].speed, rows[1].spin) == (9.5, -9.5, 19)
+def test_the_rows_are_means_over_roll_outs_and_starts() -> None:
+    states, length = np.zeros((2, 2, 20, 1), np.float32), np.full((2, 2), 20)
+    ramp = np.zeros((2, 2, 20))
+    ramp[1, 0], ramp[1, 1] = np.arange(20.0), np.arange(20.0) + 2
+    places = np.zeros((2, 2, 21, 2))
+    places[1, 0, -1], places[1, 1, -1] = (3, 4), (6, 8)
+    watched = {"height": ramp, "speed": -ramp, "spin": 2 * ramp}
+    rows = describe(
+        "flag",
+        ["a", "b"],
+        Rollouts(states, length, places, watched),
+        np.array([[0.0, 0], [2, 6]]),
+    )
+    assert (rows[0].akd, rows[0].akd_sd, rows[0].travel) == (0, 0, 0)
+    assert (rows[1].akd, rows[1].travel) == (4, 7.5)
+    assert rows[1].akd_sd == pytest.approx(np.sqrt(8))
+    assert (rows[1].height, rows[1].speed, rows[1].spin) == (10.5, -10.5, 21)
+    (row, _) = describe("flag", ["a", "b"], Rollouts(states, length, None), np.ones((2, 2)))
+    assert (row.travel, row.height, row.speed, row.spin) == (None, None, None, None)
 
 
 def thrown(name: str, velocity: Sequence[float], qpos: Sequence[float] | None = None) -> RobotEnv:
@@ -136,58 +159,76 @@ def test_speed_and_spin_of_the_quadruped_on_its_side() -> None:
 def test_the_figures_equal_direct_computation(run: Run, analysis: comsd.Analysis) -> None:
     evaluator = RobotEvaluator(run)
     for name, skills in skill_sweeps(run.space).items():
-        states = evaluator.states(run.policy, skills, seed=0)
-        activity = akd(states)
+        rollouts = evaluator.roll_out(run.policy, skills)
+        active = activity(rollouts).mean(1)
         rows = [row for row in analysis.skills if row.sweep == name]
-        assert [row.akd for row in rows] == activity.tolist()
-        assert analysis.metrics[f"akd_max_{name}"] == activity.max()
-        assert analysis.metrics[f"akd_range_{name}"] == np.ptp(activity)
-        assert analysis.metrics[f"akd_variance_{name}"] == pytest.approx(activity.var())
-        assert analysis.metrics[f"ms_coverage3_{name}"] == ms_coverage(states)
-    metrics = evaluator.evaluate(run.policy)
-    metrics.pop("identification")
-    assert analysis.metrics == metrics
+        assert [row.akd for row in rows] == active.tolist()
+        assert analysis.metrics[f"akd_max_{name}"] == active.max()
+        assert analysis.metrics[f"akd_range_{name}"] == np.ptp(active)
+        assert analysis.metrics[f"akd_variance_{name}"] == pytest.approx(active.var())
+        assert analysis.metrics[f"ms_coverage3_{name}"] == ms_coverage(mean_states(rollouts))
+    assert analysis.metrics == evaluator.measure(run.policy).values
+
+
+def test_starts_are_the_same_for_all_skills_and_differ(run: Run) -> None:
+    evaluator = RobotEvaluator(run)
+    env, _ = evaluator.make_env(3, 2)
+    obs = env.reset().reshape(3, 2, -1)
+    assert (obs == obs[0]).all()
+    assert (obs[:, 0] != obs[:, 1]).any()
 
 
 def test_motion_is_copied_at_every_step(run: Run) -> None:
     """The simulator overwrites its readings."""
-    motion = skill_motion("hopper", run.policy, skill_sweeps(run.space)["constant"][:2])
-    for series in (motion.height, motion.speed, motion.spin):
-        assert series.shape == (2, HORIZON)
-        assert (series.std(1) > 1e-6).all()
-    assert (motion.qpos.std(1) > 1e-6).any(1).all()
+    evaluator = RobotEvaluator(run)
+    evaluator.motion = True
+    watched = evaluator.roll_out(run.policy, skill_sweeps(run.space)["constant"][:2]).watched
+    for name in ("height", "speed", "spin"):
+        assert watched[name].shape == (2, evaluator.starts, evaluator.steps)
+        assert (watched[name].std(2) > 1e-6).all()
+    assert (watched["qpos"].std(2) > 1e-6).any(-1).all()
 
 
-def test_every_sweep_is_rolled_out_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_set_of_skills_is_rolled_out_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     rolled: list[tuple[int, int | None]] = []
 
-    def counted(env: RobotEnv, policy_fn: PolicyFn, length: int | None, **options: Any) -> Any:
-        rolled.append((env.num_envs, length))
-        return rollout(env, policy_fn, length, **options)
+    def counted(
+        env: RobotEnv, policy_fn: PolicyFn, skills: int, length: int, **options: Any
+    ) -> Any:
+        rolled.append((skills, length))
+        return roll_out(env, policy_fn, skills, length, **options)
 
-    monkeypatch.setattr(robot_evaluation, "rollout", counted)
+    monkeypatch.setattr(skill_evaluation, "roll_out", counted)
     comsd.evaluate(run)
-    sweeps = skill_sweeps(run.space)
-    assert rolled.count((SWEEP_SIZE, None)) == 2 * len(sweeps)  # skills, random actions
+    steps = run.config.run.rollout_steps
+    assert rolled.count((SWEEP_SIZE, steps)) == 2  # constant, flag
+    assert rolled.count((RANDOM_SKILLS, steps)) == 7 + 3  # flags; skills, untrained, random
+    assert rolled.count((IDENTIFIED, steps)) == 3
+    evaluator = RobotEvaluator(run)
+    made = sum(skills * length * evaluator.starts for skills, length in rolled if length)
+    assert made == evaluator.planned_steps
 
 
-def test_random_actions_are_drawn_anew_for_every_roll_out(
+def test_random_actions_are_independent_between_roll_outs(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The baseline of identification: a sequence per skill would be identified by itself."""
     taken: list[np.ndarray] = []
 
-    def recorded(env: RobotEnv, policy_fn: PolicyFn, _: int | None, **options: Any) -> Any:
-        for step in rollout(env, policy_fn, 5, **options):
-            taken.append(step.action)
-            yield step
+    def recorded(env: RobotEnv, policy_fn: PolicyFn, *args: Any, **options: Any) -> Any:
+        def act(obs: np.ndarray) -> np.ndarray:
+            taken.append(policy_fn(obs))
+            return taken[-1]
 
-    monkeypatch.setattr(robot_evaluation, "rollout", recorded)
+        return roll_out(env, act, *args, **options)
+
+    monkeypatch.setattr(skill_evaluation, "roll_out", recorded)
     evaluator = RobotEvaluator(run)
     evaluator.identify(None)
-    assert len(taken) == 5 * evaluator.rollouts
-    assert taken[0].shape == (IDENTIFIED, 4)
-    assert len(np.unique(np.concatenate(taken), axis=0)) == len(taken) * IDENTIFIED
+    evaluator.identify(None)
+    rows = IDENTIFIED * evaluator.starts
+    assert taken[0].shape == (rows, 4)
+    assert len(np.unique(np.concatenate(taken), axis=0)) == len(taken) * rows
 
 
 @pytest.mark.parametrize(
@@ -195,7 +236,7 @@ def test_random_actions_are_drawn_anew_for_every_roll_out(
     [
         (Box(3), "constant", ["c = 0", "c = 0.1", "c = 1"]),
         (Box(3), "flag", ["z1 = 0", "z1 = 0.1", "z1 = 1"]),
-        (Box(3), "random", ["random 1", "random 2", "random 11"]),
+        (Box(3), "random", ["random 1", "random 2", "random 12"]),
         (OneHot(16), "constant", ["skill 0", "skill 1", "skill 10"]),
         (Sphere(3), "constant", ["angle 0°", "angle 33°", "angle 327°"]),
     ],
@@ -270,10 +311,12 @@ def test_strips_of_every_robot(name: str) -> None:
     assert len(when) == POSES
     assert when[-1] < HORIZON
     assert np.diff(when * control_step(machine)) == pytest.approx(0.15, abs=0.011)
-    still = np.repeat(lie_still(name, 40).qpos[:, -1:], HORIZON, 1)
-    figure = draw_strips(machine, still.repeat(2, 0), ["one", "two"], np.array([1.0, 2.5]), "title")
+    assert moments(machine, 60)[-1] < 60  # a short roll-out: poses are nearer to each other
+    still = np.repeat(lie_still(name, 40).watched["qpos"][0, :1, -1:], HORIZON, 1)
+    akd = np.array([[1.0, 1.0], [2.0, 3.0]])
+    figure = draw_strips(machine, still.repeat(2, 0), ["one", "two"], akd, "title")
     written = [text.get_text() for text in figure.axes[0].texts]
-    assert {"one", "AKD 1.00", "two", "AKD 2.50", "0.00", "title"} <= set(written)
+    assert {"one", "AKD 1.0 ± 0.0", "two", "AKD 2.5 ± 0.7", "0.00", "title"} <= set(written)
     poses = [c for c in figure.axes[0].collections if len(c.get_paths()) > 1]
     assert len(poses) == 2 * POSES
     assert all(len(c.get_paths()) == machine.model.ngeom - 1 for c in poses)  # all but the floor
@@ -284,14 +327,16 @@ def test_strips_of_every_robot(name: str) -> None:
 
 def test_the_files(run: Run, analysis: comsd.Analysis) -> None:
     folder = run.path / "analysis"
-    names = {"analysis.json", "skills.csv", "analysis.png", "strips.png"}
+    names = {"analysis.json", "skills.csv", "analysis.png", "strips.png", "trajectories.png"}
     assert {path.name for path in folder.iterdir()} == names == set(analysis.files)
-    for name in ("analysis.png", "strips.png"):
+    for name in ("analysis.png", "strips.png", "trajectories.png"):
         picture = matplotlib.image.imread(folder / name)
         assert picture.std() > 0.05  # not blank
     record = json.loads((folder / "analysis.json").read_text())
     assert record["metrics"] == analysis.metrics
-    assert len(record["skills"]) == 3 * SWEEP_SIZE
+    assert len(record["skills"]) == 2 * SWEEP_SIZE + RANDOM_SKILLS
+    assert record["random"].keys() == record["untrained"].keys()
+    assert {"identification", "state_coverage", "xy_coverage"} <= record["random"].keys()
     with (folder / "skills.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     for row, figures in zip(rows, analysis.skills, strict=True):
@@ -308,8 +353,8 @@ def test_other_robots_and_spaces(
     main(f"pretrain comsd --env {env} {settings}".split())
     main(f"analyse {tmp_path}/run --json --sweep random --out {tmp_path}/deep/out".split())
     record = json.loads(capsys.readouterr().out)
-    grid = 3 if space == "one-hot" else SWEEP_SIZE
-    assert [row["sweep"] for row in record["skills"]] == ["constant"] * grid + ["random"] * grid
+    grid, drawn = (3, 3) if space == "one-hot" else (SWEEP_SIZE, RANDOM_SKILLS)
+    assert [row["sweep"] for row in record["skills"]] == ["constant"] * grid + ["random"] * drawn
     assert (tmp_path / "deep" / "out" / "strips.png").exists()
     assert not (tmp_path / "run" / "analysis").exists()
 
@@ -317,7 +362,7 @@ def test_other_robots_and_spaces(
 def test_the_command_prints_tables(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     main(["analyse", str(run.path)])
     out = capsys.readouterr().out
-    for word in ("akd range", "ms coverage3", "flag sweep", "z1 = 0.3", "spin, kg m²/s"):
+    for word in ("2 starts per skill", "akd range", "flag sweep", "z1 = 0.3", "spin, kg m²/s"):
         assert word in out
     assert f"written: {run.path / 'analysis' / 'strips.png'}" in out
 
@@ -330,6 +375,7 @@ def test_the_command_prints_tables(run: Run, capsys: pytest.CaptureFixture[str])
         ("analyse nowhere --vdeo", "(did you mean '--video'?)"),
         ("analyse RUN --out", "--out needs a value"),
         ("analyse RUN --out FILE", "FILE cannot be created: File exists"),
+        ("analyse RUN --xy 0", "--xy is '0'; it must be two numbers such as 0,1"),
         ("analyse RUN --sweep flog", "sweep is 'flog' (did you mean 'flag'?)"),
         ("doctor me", "`comsd doctor` takes none"),
     ],
@@ -351,11 +397,19 @@ def test_bad_input_is_one_sentence(
     assert err.count("\n") == 1
 
 
-def test_a_maze_is_for_evaluate(tmp_path: Path) -> None:
+def test_a_maze_is_analysed_inside_its_walls(tmp_path: Path) -> None:
     maze = comsd.pretrain("comsd", env="maze-tree", preset="smoke", skills=3, run=tmp_path / "run")
-    with pytest.raises(InputError, match=r"analyse is for the skills of robots .* `comsd evaluate"):
-        comsd.analyse(maze)
-    assert not (tmp_path / "run" / "analysis").exists()
+    found = comsd.analyse(maze, starts=3)
+    assert [row.skill for row in found.skills if row.sweep == "constant"] == [
+        f"skill {i}" for i in range(3)
+    ]
+    assert found.skills[0].height is None
+    assert set(found.files) == {"skills.csv", "analysis.png", "trajectories.png", "analysis.json"}
+    assert found.metrics["xy_coverage"] > 1
+    header = found.files["skills.csv"].read_text().splitlines()[0]
+    assert header == "sweep,skill,akd,akd_sd,travel"
+    with pytest.raises(InputError, match="video is for our robots"):
+        comsd.analyse(maze, video=True)
 
 
 # --- video: all but OpenGL itself -----------------------------------------------------------------

@@ -138,7 +138,11 @@ def test_evaluate_prints_json(finished: Path, capsys: pytest.CaptureFixture[str]
     code, out, _ = call(f"evaluate {finished} --json", capsys)
     assert code == 0
     record = json.loads(out)
-    assert set(record) == {"metrics", "random", "picture", "step", "steps"}
+    assert set(record) == {"metrics", "intervals", "untrained", "random"} | {
+        "picture",
+        "step",
+        "steps",
+    }
     assert record["metrics"].keys() == record["random"].keys()
     again = json.loads(call(f"evaluate {finished} --json", capsys)[1])
     assert again == record  # the same rollouts every time

@@ -121,7 +121,7 @@ def test_log_q_is_the_cosine_over_temperature() -> None:  # Eq. 6
     query, assignment = torch.tensor([[1.0, 0.0]]), torch.ones(3, 1)
     f = ContrastiveFeatures(key, key, key, query, assignment)
     assert encoder.log_q(f).tolist() == [2, 0, -2]
-    assert encoder.skill_scores(f).tolist() == [[1, 0, -1]] * 3
+    assert encoder.skill_scores(f).tolist() == [[2, 0, -2]] * 3
 
 
 def test_the_loss_takes_keys_of_any_length() -> None:

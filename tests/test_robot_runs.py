@@ -15,7 +15,8 @@ import torch
 
 import comsd
 from comsd.errors import InputError, Interrupted
-from comsd.evaluation.robots import RobotEvaluator
+from comsd.evaluation.base import untrained_policy
+from comsd.evaluation.skills import RobotEvaluator
 from comsd.runs.run import Run
 from comsd.training.off_policy import OffPolicyTrainer
 from processes import (
@@ -58,13 +59,13 @@ def test_a_signal_in_an_evaluation_puts_it_off(
     wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stop inside the evaluation of the last step: resume makes up for it."""
-    run, original = tmp_path / "run", RobotEvaluator.states
+    run, original = tmp_path / "run", RobotEvaluator.roll_out
 
-    def states(self: RobotEvaluator, *args: Any, **options: Any) -> Any:
+    def roll_out(self: RobotEvaluator, *args: Any, **options: Any) -> Any:
         os.kill(os.getpid(), signal.SIGTERM)
         return original(self, *args, **options)
 
-    monkeypatch.setattr(RobotEvaluator, "states", states)
+    monkeypatch.setattr(RobotEvaluator, "roll_out", roll_out)
     with pytest.raises(Interrupted):
         comsd.pretrain("comsd", run=run, **SMALL)
     monkeypatch.undo()
@@ -146,7 +147,8 @@ def test_the_log_has_the_health_figures(whole: Path) -> None:
         assert {f"comsd/{name}"} | {f"comsd/{name}_{t}" for t in ("low", "mid", "high")} <= columns
     assert {"health/retrieval", "comsd/nce", "comsd/variance", "ddpg/q"} <= columns
     looks = Run(whole).evaluations.rows()[-1]
-    assert {"held_out_retrieval", "akd_range_flag", "akd_max_flag"} <= set(looks)
+    assert {"held_out_retrieval", "held_out_auc", "held_out_nats"} <= set(looks)
+    assert {"akd_range_flag", "akd_max_flag", "akd_sd_flag"} <= set(looks)
     assert float(looks["held_out_chance"]) == pytest.approx(1 / 200)
 
 
@@ -159,19 +161,46 @@ def test_without_scores_no_fresh_episodes_are_run(
     assert "held_out_retrieval" not in row
     assert {"akd_range_constant", "akd_max_constant"} <= set(evaluator.progress_metrics) & set(row)
     monkeypatch.delattr("comsd.envs.mujoco.RobotEnv.step")
-    assert evaluator.held_out(run.policy, run.load_method()) == {}
+    assert evaluator.held_out(run.policy, run.load_method()).values == {}
 
 
 def test_evaluate_measures_three_sweeps_and_draws(whole: Path) -> None:
     result = comsd.evaluate(whole)
     assert {f"akd_range_{s}" for s in ("constant", "flag", "random")} <= set(result.metrics)
-    assert result.random["akd_max_constant"] > 1  # random torques shake the robot
-    assert 0 <= result.metrics["identification"] <= 1
+    assert {"activity_0", "activity_1", "activity_rho", "held_out_auc"} <= set(result.intervals)
+    assert result.random["akd_mean_random"] > 1  # random torques shake the robot
+    for figures in (result.metrics, result.untrained, result.random):
+        assert 0 <= figures["identification"] <= 1
+    low, high = result.intervals["activity_rho"]
+    assert -1 <= low <= result.metrics["activity_rho"] <= high <= 1
+    assert set(result.metrics) <= set(RobotEvaluator.meanings)
     assert result.picture.stat().st_size > 10_000
-    with pytest.raises(InputError, match="random_start is for mazes"):
-        comsd.evaluate(whole, random_start=True)
-    with pytest.raises(InputError, match="greedy is for mazes"):
-        comsd.evaluate(whole, greedy=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"greedy": True}, "greedy is no option of evaluations on hopper; allowed: starts, skills"),
+        ({"random_start": True}, "random_start is no option of evaluations on hopper"),
+        ({"starts": 1}, "starts is 1; it must be at least 2"),
+        ({"xy": (0, 15)}, "xy is 0,15; observations have 15 numbers, counted from 0"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(
+    whole: Path, options: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(InputError, match=expected):
+        comsd.evaluate(whole, **options)
+
+
+def test_the_untrained_policy_is_the_one_the_run_began_with(whole: Path) -> None:
+    run = Run(whole)
+    before = torch.get_rng_state()
+    untrained = untrained_policy(run)
+    assert torch.equal(torch.get_rng_state(), before)
+    obs, skill = torch.ones(3, 15), run.space.grid(3)
+    assert torch.equal(untrained(obs, skill), run.trainer().policy(obs, skill))
+    assert not torch.equal(untrained(obs, skill), run.policy(obs, skill))
 
 
 def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:

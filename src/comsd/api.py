@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from comsd.adaptation import FinetuneSettings
-from comsd.analysis import Analysis, analyse_robot
+from comsd.analysis import Analysis, analyse_skills
 from comsd.config import Config
 from comsd.errors import InputError, Interrupted, readable_failures
-from comsd.evaluation import make_evaluator
+from comsd.evaluation import Options, make_evaluator, make_skill_evaluator
+from comsd.evaluation.base import Evaluator, untrained_policy
 from comsd.explorer import write_page
 from comsd.files import Folder, output_folder
 from comsd.resolve import resolve, resolve_combine, resolve_finetune, resolve_scratch
@@ -172,9 +174,11 @@ def load(run: Run | Path | str) -> Run:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a run's skills do, beside what random actions do."""
+    """What a run's skills do, beside what it did untrained and what random actions do."""
 
     metrics: dict[str, float]
+    intervals: dict[str, tuple[float, float]]  # 95 %, of the metrics that have one
+    untrained: dict[str, float]  # the same figures, as far as they mean something there
     random: dict[str, float]
     picture: Path
     step: int  # of the checkpoint that was measured
@@ -187,26 +191,47 @@ class Evaluation:
 def evaluate(
     run: Run | Path | str,
     *,
+    starts: int | None = None,
+    skills: int | None = None,
+    steps: int | None = None,
+    xy: tuple[int, int] | None = None,
     greedy: bool = False,
     random_start: bool = False,
     out: Path | str | None = None,
+    report: Report = silent,
 ) -> Evaluation:
-    """Roll out every skill, measure and draw. `greedy` takes mean actions.
+    """Roll out the skills from several starts each, measure and draw.
 
-    The picture goes to the run's directory; with `out` the figures go there, too.
+    starts: per skill; skills: how many random ones; steps: of a roll-out; xy: the entries of the
+    observation that are drawn as a trajectory. For mazes, `greedy` takes mean actions and
+    `random_start` starts as in training. The picture goes to the run's directory; with `out` the
+    figures go there, too.
     """
     opened = load(run)
     folder = output_folder(None if out is None else Path(out), opened.folder)
     prepare(opened.config.run)
-    evaluator = make_evaluator(opened)
-    with readable_failures(opened.path):
-        metrics = evaluator.evaluate(opened.policy, greedy=greedy, random_start=random_start)
-        random = evaluator.evaluate(None, random_start=random_start)
+    evaluator = make_evaluator(opened, Options(starts, skills, steps, xy, greedy, random_start))
+    with readable_failures(opened.path), shown_progress(evaluator, report):
+        measured = evaluator.measure(opened.policy)
+        untrained = evaluator.baseline(untrained_policy(opened))
+        random = evaluator.baseline(None)
         picture = evaluator.save_figure(folder)
-        result = Evaluation(metrics, random, picture, opened.used_step, opened.config.run.steps)
+        at = opened.used_step, opened.config.run.steps
+        result = Evaluation(*measured, untrained, random, picture, *at)
         if out is not None:
             folder.write_sealed("evaluation.json", result.to_json())
     return result
+
+
+@contextmanager
+def shown_progress(evaluator: Evaluator, report: Report) -> Iterator[None]:
+    """How far an evaluation is, if it takes time."""
+    if not (total := evaluator.planned_steps):
+        yield
+        return
+    with Progress(total, 0, {}, report) as progress:
+        evaluator.tick = progress.count
+        yield
 
 
 def analyse(
@@ -214,23 +239,29 @@ def analyse(
     *,
     sweep: str = "constant",
     video: bool = False,
+    starts: int | None = None,
+    skills: int | None = None,
+    steps: int | None = None,
+    xy: tuple[int, int] | None = None,
     out: Path | str | None = None,
     report: Report = silent,
 ) -> Analysis:
-    """Measure and draw a robot's skills one by one; everything goes to `out`, or RUN/analysis.
+    """Measure and draw the skills one by one; everything goes to `out`, or RUN/analysis.
 
-    `sweep` is the one drawn as strips of poses and filmed; all of them are measured.
+    `sweep` is the one drawn as trajectories and, of robots, as strips of poses and filmed; all of
+    them are measured. The other options are those of `evaluate`.
     """
     opened = load(run)
-    if opened.spec.families[0] != "robots":
+    if not opened.pretrains:
         raise InputError(
-            f"analyse is for the skills of robots and {opened.path} is a run on "
-            f"{opened.spec.name}: `comsd evaluate {opened.path}` measures and draws it"
+            f"analyse is for skills and {opened.path} is a run on the task {opened.spec.name}: "
+            f"`comsd evaluate {opened.path}` measures and draws it"
         )
     prepare(opened.config.run)
+    evaluator = make_skill_evaluator(opened, Options(starts, skills, steps, xy))
     folder = output_folder(None if out is None else Path(out), opened.folder / "analysis")
-    with readable_failures(opened.path):
-        return analyse_robot(opened, folder, sweep, video, report)
+    with readable_failures(opened.path), shown_progress(evaluator, report):
+        return analyse_skills(evaluator, folder, sweep, video, report)
 
 
 def explore(

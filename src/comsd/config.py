@@ -120,7 +120,11 @@ class RunSettings(Settings):
     evaluate_every: int = setting(
         125_000, "environment steps between lines of evaluations.csv", "ours", low=1
     )
-    rollouts: int = setting(100, "rollouts per skill in an evaluation", "ours", low=1)
+    rollouts: int = setting(100, "evaluation: per skill in mazes, episodes on tasks", "ours", low=1)
+    starts: int = setting(
+        12, "evaluation: starts per skill, but in mazes and on tasks", "ours", low=2
+    )
+    rollout_steps: int = setting(500, "evaluation: steps from each start", "ours", low=1)
     checkpoint_every: int = setting(125_000, "environment steps between checkpoints", "ours", low=1)
     tensorboard: bool = setting(False, "also write TensorBoard files; needs the extra", "ours")
 

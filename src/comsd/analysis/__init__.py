@@ -1,5 +1,5 @@
-"""The skills of a robot one by one: tables, figures, strips of poses, video."""
+"""The skills of a run one by one: tables, figures, trajectories, strips of poses, video."""
 
-from comsd.analysis.robots import Analysis, SkillFigures, analyse_robot
+from comsd.analysis.skills import Analysis, SkillFigures, analyse_skills
 
-__all__ = ["Analysis", "SkillFigures", "analyse_robot"]
+__all__ = ["Analysis", "SkillFigures", "analyse_skills"]

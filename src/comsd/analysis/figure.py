@@ -1,7 +1,7 @@
 """The paper's figure of behaviours for one run: activity of each skill, distances between them.
 
-Bars of AKD per skill and sweep above; their maximum, range and variance, the MS-coverage and the
-mean states below.
+Bars of AKD per skill and sweep above, with their spread over starts, and activity along the flag;
+maximum, range and variance, the MS-coverage and the mean states below.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from comsd.envs.simulation import Doubles
-from comsd.evaluation.robots import MEAN_NEIGHBOURS
+from comsd.evaluation.metrics import MEAN_NEIGHBOURS
+from comsd.evaluation.pictures import draw_activity
+from comsd.evaluation.rollouts import Floats
 
 COLOURS = {"constant": "#3b6ea8", "flag": "#e1812c", "random": "#6b9f4b"}
 MARKERS = {"constant": "o", "flag": "s", "random": "^"}
@@ -32,21 +33,33 @@ class SweepFigures:
     """The data of one sweep."""
 
     labels: list[str]
-    akd: Doubles  # (skills,)
-    means: Doubles  # (skills, O): the mean states
+    akd: Floats  # (skills, starts)
+    means: Floats  # (skills, O): the mean states
 
 
-def draw_analysis(sweeps: dict[str, SweepFigures], metrics: dict[str, float], title: str) -> Figure:
-    figure = Figure(figsize=(12, 6.2), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+def draw_analysis(
+    sweeps: dict[str, SweepFigures], flags: Floats | None, metrics: dict[str, float], title: str
+) -> Figure:
+    """flags: AKDs (flags, skills, starts) along the flag, if there is one."""
+    along = flags is not None
+    figure = Figure(
+        figsize=(12 + 3 * along, 6.2), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08)
+    )
     figure.suptitle(title, fontsize=12, x=0.012, ha="left")
     rows = figure.add_gridspec(2, 1, height_ratios=(1, 1.15))
     upper, lower = figure.add_subfigure(rows[0]), figure.add_subfigure(rows[1])
-    panels = upper.subplots(1, len(sweeps), sharey=True, squeeze=False)[0]
-    for axes, (name, sweep) in zip(panels, sweeps.items(), strict=True):
-        draw_activity(axes, name, sweep)
+    panels = upper.subplots(1, len(sweeps) + along, sharey=True, squeeze=False)[0]
+    for axes, (name, sweep) in zip(panels, sweeps.items(), strict=False):
+        draw_sweep(axes, name, sweep)
+    if flags is not None:
+        draw_activity(panels[-1], flags)
+        panels[-1].set_ylabel("")
     panels[0].set_ylabel("AKD: how active the skill is")
-    first = next(iter(sweeps))
-    summaries = {name: key for name, key in SUMMARIES.items() if f"{key}_{first}" in metrics}
+    summaries = {
+        name: key  # none with fewer skills than neighbours
+        for name, key in SUMMARIES.items()
+        if all(f"{key}_{sweep}" in metrics for sweep in sweeps)
+    }
     *bars, scatter = lower.subplots(
         1, len(summaries) + 1, width_ratios=[1] * len(summaries) + [2.4], squeeze=False
     )[0]
@@ -59,11 +72,14 @@ def draw_analysis(sweeps: dict[str, SweepFigures], metrics: dict[str, float], ti
     return figure
 
 
-def draw_activity(axes: Axes, name: str, sweep: SweepFigures) -> None:
-    """One bar per skill. Random skills have no order: the most active first."""
-    order = np.argsort(-sweep.akd) if name == "random" else np.arange(len(sweep.akd))
+def draw_sweep(axes: Axes, name: str, sweep: SweepFigures) -> None:
+    """A bar per skill, a point per start. Random skills have no order: the most active first."""
+    akd = sweep.akd.mean(1)
+    order = np.argsort(-akd) if name == "random" else np.arange(len(akd))
     at = np.arange(len(order))
-    axes.bar(at, sweep.akd[order], color=COLOURS[name], width=0.75)
+    axes.bar(at, akd[order], color=COLOURS[name], width=0.75, alpha=0.85)
+    shift = np.linspace(-0.22, 0.22, sweep.akd.shape[1])
+    axes.scatter(at[:, None] + shift, sweep.akd[order], 3, color="#30363c", linewidths=0, zorder=3)
     # The common start of all labels up to their last space: `c = ` of `c = 0.1`, `c = 0.2`.
     starts = {label[: label.rfind(" ") + 1] for label in sweep.labels}
     shared = starts.pop() if len(starts) == 1 else ""
@@ -87,10 +103,10 @@ def draw_means(axes: Axes, sweeps: dict[str, SweepFigures]) -> None:
     centre = means.mean(0)
     _, strength, directions = np.linalg.svd(means - centre, full_matrices=False)
     share = strength**2 / max((strength**2).sum(), 1e-12)
-    most = max(sweep.akd.max() for sweep in sweeps.values()) + 1e-12
+    most = max(sweep.akd.mean(1).max() for sweep in sweeps.values()) + 1e-12
     for name, sweep in sweeps.items():
         x, y = directions[:2] @ (sweep.means - centre).T
-        size = 18 + 110 * sweep.akd / most
+        size = 18 + 110 * sweep.akd.mean(1) / most
         style = {"color": COLOURS[name], "edgecolors": "white", "linewidths": 0.7, "alpha": 0.85}
         axes.scatter(x, y, size, marker=MARKERS[name], label=name, **style)
     axes.set_title("mean states, larger = more active", fontsize=10)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from comsd.envs.mujoco import Robot
 from comsd.envs.robots import Planar
 from comsd.envs.simulation import Doubles
+from comsd.evaluation.rollouts import Floats
 
 NEAR, FAR = "#34495e", "#b3c0cc"  # limbs on the near and on the far side
 TORSO = "#e1812c"
@@ -158,14 +159,14 @@ def control_step(robot: Robot) -> float:
 
 def moments(robot: Robot, length: int) -> NDArray[np.int64]:
     """The steps that are drawn: from the middle of the roll-out, after its transient."""
-    stride = max(1, round(BETWEEN / control_step(robot)))
-    return length // 2 + stride * np.arange(POSES)
+    stride = max(1, min(round(BETWEEN / control_step(robot)), (length - 1) // (2 * POSES)))
+    return (length // 2 + stride * np.arange(POSES)).clip(max=length - 1)
 
 
 def draw_strips(
-    robot: Robot, qpos: Doubles, labels: Sequence[str], akd: Doubles, title: str
+    robot: Robot, qpos: Doubles, labels: Sequence[str], akd: Floats, title: str
 ) -> Figure:
-    """One row per skill; qpos (skills, time, .)."""
+    """One row per skill; qpos (skills, time, .), akd (skills, starts)."""
     model, times = PoseModel(robot), moments(robot, qpos.shape[1])
     strips = [[model.pose(q) for q in skill[times]] for skill in qpos]
     least, greatest = extent([pose for strip in strips for pose in strip])
@@ -181,7 +182,8 @@ def draw_strips(
     axes = figure.add_axes(within, xlim=(0, width), ylim=(0, height))
     axes.axis("off")
     floor = height
-    for strip, top, label, activity in zip(strips, tops, labels, akd, strict=True):
+    activity = [f"AKD {row.mean():.1f} ± {row.std(ddof=1):.1f}" for row in akd]
+    for strip, top, label, active in zip(strips, tops, labels, activity, strict=True):
         floor -= top + GAP
         if model.view is SIDE:
             axes.plot([0, width], [floor] * 2, color=GROUND, linewidth=0.8, clip_on=False)
@@ -192,7 +194,7 @@ def draw_strips(
             draw_pose(axes, pose, at)
         beside = (0, floor + (top + low) / 2)
         write(axes, label, beside, (-10, 1), ha="right", va="bottom", weight="bold", fontsize=10)
-        write(axes, f"AKD {activity:.2f}", beside, (-10, -2), ha="right", va="top", fontsize=9)
+        write(axes, active, beside, (-10, -2), ha="right", va="top", fontsize=9)
         floor += low
     seconds = times * control_step(robot)
     for j, second in enumerate(seconds - seconds[0]):

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import webbrowser
 from pathlib import Path
+from typing import Any
 
 import comsd
 from comsd.analysis import Analysis
 from comsd.cli.console import called, echo, new_table, read_arguments, say, show
+from comsd.errors import InputError
 from comsd.evaluation import make_evaluator
-from comsd.evaluation.robots import MEAN_NEIGHBOURS, SWEEPS
+from comsd.evaluation.metrics import MEAN_NEIGHBOURS
+from comsd.evaluation.sweeps import SWEEPS
 from comsd.options import Option
 from comsd.registry import METHODS
 from comsd.resolve import resolve
@@ -19,29 +23,57 @@ from comsd.runs.run import EXPLORER
 
 RUN = "RUN is the directory of the run."
 
+MEASURED = [
+    Option("--json", bool, "print JSON instead of tables"),
+    Option("--starts", int, "starts per skill (default: the run's setting, 12)"),
+    Option("--skills", int, "random skills (default: 12); not for mazes"),
+    Option("--steps", int, "steps of a roll-out (default: the run's setting, 500); not for mazes"),
+    Option("--xy", str, "entries of the observation to draw as a trajectory, such as 0,1"),
+]
 EVALUATE = [
-    Option("--json", bool, "print JSON instead of a table"),
+    *MEASURED,
     Option("--greedy", bool, "mazes: mean actions instead of sampled ones"),
     Option("--random-start", bool, "mazes: start anywhere in the start cell"),
     Option("--out", Path, "directory of the figures and the picture", "the picture: RUN"),
 ]
 
 
+def chosen(given: dict[str, Any]) -> dict[str, Any]:
+    """The options of an evaluation that were given, as `comsd.evaluate` takes them."""
+    names = "starts", "skills", "steps", "xy"
+    values: dict[str, Any] = {name: given.get(f"--{name}") for name in names}
+    if (xy := values["xy"]) is not None:
+        if not re.fullmatch(r"\d+,\d+", xy):
+            raise InputError(f"--xy is {xy!r}; it must be two numbers such as 0,1")
+        values["xy"] = tuple(map(int, xy.split(",")))
+    return values
+
+
 def evaluate(argv: list[str]) -> None:
     place, given = read_arguments(argv, "comsd evaluate RUN", EVALUATE, RUN)
     run = comsd.load(place)
-    greedy, random_start = "--greedy" in given, "--random-start" in given
-    out = given.get("--out")
-    result = comsd.evaluate(run, greedy=greedy, random_start=random_start, out=out)
+    result = comsd.evaluate(
+        run,
+        **chosen(given),
+        greedy="--greedy" in given,
+        random_start="--random-start" in given,
+        out=given.get("--out"),
+        report=say,
+    )
     if "--json" in given:
         print(json.dumps(result.to_json(), indent=1))
         return
     evaluator, settings = make_evaluator(run), run.config.run
-    claim = evaluator.bounds
-    columns = ["metric", settings.method, "random"] + ["paper's claim*"] * bool(claim)
+    claim, intervals = evaluator.bounds, result.intervals
+    columns = ["metric", settings.method, "95 %"] if intervals else ["metric", settings.method]
+    columns += ["untrained", "random"] + ["paper's claim*"] * bool(claim)
     table = new_table(*columns, "meaning")
     for name, value in result.metrics.items():
-        row = [name.replace("_", " "), f"{value:.3g}", f"{result.random[name]:.3g}"]
+        row = [name.replace("_", " "), f"{value:.3g}"]
+        if intervals:
+            row.append("{:.3g} to {:.3g}".format(*intervals[name]) if name in intervals else "")
+        for baseline in (result.untrained, result.random):
+            row.append(f"{baseline[name]:.3g}" if name in baseline else "")
         if claim:
             row.append(f"at least {claim[name]:g}" if name in claim else "")
         table.add_row(*row, evaluator.meanings[name])
@@ -63,8 +95,8 @@ def evaluate(argv: list[str]) -> None:
 
 
 ANALYSE = [
-    Option("--json", bool, "print JSON instead of tables"),
-    Option("--video", bool, "film the skills of the sweep"),
+    *MEASURED,
+    Option("--video", bool, "robots: film the skills of the sweep"),
     Option("--sweep", str, f"what to draw and film: {', '.join(SWEEPS)}", "constant"),
     Option("--out", Path, "directory of the results", "RUN/analysis"),
 ]
@@ -72,8 +104,9 @@ ANALYSE = [
 
 def analyse(argv: list[str]) -> None:
     place, given = read_arguments(argv, "comsd analyse RUN", ANALYSE, RUN)
-    sweep, out = given.get("--sweep", "constant"), given.get("--out")
-    result = comsd.analyse(place, sweep=sweep, video="--video" in given, out=out, report=say)
+    options = chosen(given)
+    options |= {"sweep": given.get("--sweep", "constant"), "out": given.get("--out")}
+    result = comsd.analyse(place, video="--video" in given, **options, report=say)
     if "--json" in given:
         print(json.dumps(result.to_json(), indent=1))
     else:
@@ -82,18 +115,31 @@ def analyse(argv: list[str]) -> None:
 
 def show_analysis(result: Analysis) -> None:
     names = list(dict.fromkeys(row.sweep for row in result.skills))
+    print(f"{result.starts} starts per skill, {result.steps} steps each")
     table = new_table("metric", *(f"{name} sweep" for name in names))
-    for metric in ("akd_max", "akd_range", "akd_variance", f"ms_coverage{MEAN_NEIGHBOURS[0]}"):
-        keys = [f"{metric}_{name}" for name in names]
-        if keys[0] in result.metrics:  # not with fewer skills than neighbours
-            table.add_row(metric.replace("_", " "), *(f"{result.metrics[key]:.3g}" for key in keys))
+    shown = *(f"akd_{what}" for what in ("max", "range", "variance", "sd")), "ms_coverage"
+    for metric in shown:
+        key = f"ms_coverage{MEAN_NEIGHBOURS[0]}" if metric == "ms_coverage" else metric
+        keys = [f"{key}_{name}" for name in names]
+        values = [result.metrics.get(key) for key in keys]  # None: fewer skills than neighbours
+        if any(values):
+            cells = ("" if value is None else f"{value:.3g}" for value in values)
+            table.add_row(key.replace("_", " "), *cells)
     show(table)
-    columns = ("sweep", "skill", "AKD", "torso height, m", "forward speed, m/s")
-    table = new_table(*columns, f"spin, {result.spin_unit}")
+    columns = {
+        "akd": "AKD",
+        "akd_sd": "SD over starts",
+        "travel": "travel",
+        "height": "torso height, m",
+        "speed": "forward speed, m/s",
+        "spin": f"spin, {result.spin_unit}",
+    }
+    known = [name for name in columns if getattr(result.skills[0], name) is not None]
+    table = new_table("sweep", "skill", *(columns[name] for name in known))
     for name in names:
         table.add_section()
         for s in (row for row in result.skills if row.sweep == name):
-            values = (s.akd, s.height, s.speed, s.spin)
+            values = [getattr(s, name) for name in known]
             figures = [f"{round(x, 2) + 0.0:.2f}" for x in values]  # no -0.00
             table.add_row(s.sweep, s.skill, *figures)
     show(table)

@@ -113,7 +113,7 @@ ROBOT_TASKS = {
 LITE = sourced(ONE_CORE, method__hidden=256)
 SMOKE = sourced(
     TESTS, run__log_every=200, run__evaluate_every=600, run__checkpoint_every=400
-) | sourced(TESTS, run__rollouts=1, method__hidden=32)
+) | sourced(TESTS, run__rollouts=1, run__starts=2, run__rollout_steps=60, method__hidden=32)
 ROBOT_PRESETS = {
     "paper": sourced(TABLE, run__steps=2_000_000),
     "lite": LITE | sourced(ONE_CORE, run__steps=300_000),
@@ -197,7 +197,7 @@ def robot_spec(name: str) -> EnvSpec:
         horizon=ROBOT_HORIZON,
         values=sourced(TABLE, run__space="box", run__skills=64)
         | sourced(OURS, run__log_every=2000, run__evaluate_every=25_000)
-        | sourced(OURS, run__checkpoint_every=10_000, run__rollouts=6),
+        | sourced(OURS, run__checkpoint_every=10_000),
         presets=ROBOT_PRESETS,
         agents={"ddpg": ROBOT_OFF_POLICY, "ppo": ROBOT_PPO, "sac": ROBOT_OFF_POLICY},
         tasks=tuple(f"{name}_{task}" for task in ROBOT_TASKS[name]),

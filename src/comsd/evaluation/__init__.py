@@ -1,17 +1,24 @@
-"""Evaluation of skills and tasks: one evaluator per family of environments."""
+"""Evaluation of skills and tasks."""
 
 from __future__ import annotations
 
-from comsd.config import choose
-from comsd.evaluation.base import Evaluator
+from comsd.evaluation.base import Evaluator, Options
 from comsd.evaluation.maze import MazeEvaluator
-from comsd.evaluation.robots import RobotEvaluator
+from comsd.evaluation.skills import RobotEvaluator, SkillEvaluator
 from comsd.evaluation.tasks import TaskEvaluator
 from comsd.runs import Run
 
-EVALUATORS = {"maze": MazeEvaluator, "robots": RobotEvaluator, "tasks": TaskEvaluator}
-EVALUATORS["gymnasium"] = RobotEvaluator
+
+def make_evaluator(run: Run, options: Options | None = None) -> Evaluator:
+    """Returns of a task, or what the skills do; in a maze, which of its cells they reach."""
+    if not run.pretrains:
+        return TaskEvaluator(run, options)
+    if run.spec.families[0] == "maze":
+        return MazeEvaluator(run, options)
+    return make_skill_evaluator(run, options)
 
 
-def make_evaluator(run: Run) -> Evaluator:
-    return choose("family of the environment", run.spec.families[0], EVALUATORS)(run)
+def make_skill_evaluator(run: Run, options: Options | None = None) -> SkillEvaluator:
+    """What needs to know nothing of the environment; more is recorded of our robots."""
+    robots = run.spec.families[0] == "robots"
+    return (RobotEvaluator if robots else SkillEvaluator)(run, options)

@@ -2,40 +2,77 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from comsd.agents.base import Policy, make_policy_fn
 from comsd.envs.base import Env
+from comsd.errors import InputError
+from comsd.evaluation.metrics import Measured, Values
+from comsd.evaluation.rollouts import Entries, Tick, untold
 from comsd.files import Folder
-from comsd.runs import Run
+from comsd.runs import Run, factory
 from comsd.training.rollout import StopFn, Stopped, never, random_policy_fn
 from comsd.training.trainer import Trainer
 from comsd.types import PolicyFn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-Values = dict[str, float]  # by the name of the metric
+
+@dataclass(frozen=True)
+class Options:
+    """What can be chosen for one evaluation; None: as the run's settings say."""
+
+    starts: int | None = None  # per skill
+    skills: int | None = None  # random ones
+    steps: int | None = None  # of a roll-out
+    xy: Entries | None = None  # entries of the observation that stand for the position
+    greedy: bool | None = None  # mean actions
+    random_start: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("starts", 2), ("skills", 2), ("steps", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InputError(f"{name} is {value}; it must be at least {least}")
 
 
 class Evaluator(ABC):
     """Rolls out the policy of a run and computes metrics of its behaviour."""
 
+    takes: ClassVar[tuple[str, ...]] = ()  # the options that mean something to it
     meanings: ClassVar[dict[str, str]]  # of every metric
     at_start: ClassVar[bool] = False  # evaluate before the first step of training, too
     progress_metrics: dict[str, str]  # the few metrics that the progress line shows: short names
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, options: Options | None = None) -> None:
         self.run, self.space, self.rollouts = run, run.space, run.config.run.rollouts
+        self.options = options or Options()
+        for name, value in dataclasses.asdict(self.options).items():
+            if value and name not in self.takes:
+                allowed = ", ".join(self.takes) or "none"
+                raise InputError(
+                    f"{name} is no option of evaluations on {run.spec.name}; allowed: {allowed}"
+                )
         self.seed = int(run.seeds()[3].generate_state(1)[0])  # independent of all of training
         self.bounds: dict[str, float] = {}  # of metrics, that stand for a claim of the paper
         self.stopped: StopFn = never  # asked in every roll-out
+        self.tick: Tick = untold
+
+    @property
+    def planned_steps(self) -> int:
+        """Of the environments, for `measure` and both baselines; 0 if it takes no time."""
+        return 0
 
     def evaluate_during_training(self, trainer: Trainer, stopped: StopFn) -> Values | None:
         """Metrics cheap enough to compute often; None if `stopped()` before they are complete."""
@@ -50,27 +87,46 @@ class Evaluator(ABC):
         """May raise `Stopped`."""
 
     @abstractmethod
-    def evaluate(self, policy: Policy | None, **options: bool) -> Values:
-        """All metrics of a policy, or of random actions if it is None."""
+    def measure(self, policy: Policy) -> Measured:
+        """All metrics of the run's policy."""
+
+    @abstractmethod
+    def baseline(self, policy: Policy | None) -> Values:
+        """Those that mean something for an untrained policy, or random actions if it is None."""
 
     @abstractmethod
     def draw(self, axes: Axes, policy: Policy) -> None:
         """All skills in one figure, or the learning curve of a task."""
 
-    def save_figure(self, folder: Folder) -> Path:
-        """A PNG file."""
+    def figure(self) -> Figure:
         from matplotlib.figure import Figure  # slow to import
 
-        run, s = self.run, self.run.config.run
         figure = Figure(figsize=(7, 4.5), layout="constrained")
         axes = figure.add_subplot()
-        self.draw(axes, run.policy)
-        title = f"{s.method}, {s.skills} skills" if run.pretrains else f"{s.stage} on {s.env}"
-        axes.set_title(f"{title}, seed {s.seed}", fontsize=10)
-        name, content = "skills.png" if run.pretrains else "curve.png", io.BytesIO()
-        figure.savefig(content, dpi=130, format="png")
+        self.draw(axes, self.run.policy)
+        axes.set_title(self.title, fontsize=10)
+        return figure
+
+    @property
+    def title(self) -> str:
+        s = self.run.config.run
+        what = f"{s.method}, {s.skills} skills" if self.run.pretrains else f"{s.stage} on {s.env}"
+        return f"{what}, seed {s.seed}"
+
+    def save_figure(self, folder: Folder) -> Path:
+        """A PNG file."""
+        name, content = "skills.png" if self.run.pretrains else "curve.png", io.BytesIO()
+        self.figure().savefig(content, dpi=130, format="png")
         folder.replace(name, content.getvalue())
         return folder.path / name
+
+
+def untrained_policy(run: Run) -> Policy:
+    """The policy with which the run began."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(run.seeds()[0].generate_state(1)[0]))
+        env, cpu = run.make_env(1, 0), torch.device("cpu")
+        return factory.make_agent(run.config, run.source, env, cpu).policy
 
 
 def policy_fn_of(

@@ -16,10 +16,13 @@ from scipy.special import entr
 
 from comsd.agents.base import Policy
 from comsd.envs.maze import MAZES, Maze, MazeEnv
-from comsd.evaluation.base import Evaluator, Values, policy_fn_of
+from comsd.evaluation.base import Evaluator, Options, policy_fn_of
+from comsd.evaluation.metrics import Measured, Values
+from comsd.evaluation.pictures import skill_colours
+from comsd.evaluation.rollouts import roll_out
 from comsd.runs import Run
 from comsd.skills import SkillSpace
-from comsd.training.rollout import StopFn, never, rollout
+from comsd.training.rollout import StopFn, never
 from comsd.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -88,12 +91,12 @@ def maze_rollouts(
     rng = np.random.default_rng(action_seed)
     env = MazeEnv(maze, len(skills), int(env_seed), fixed_start=not random_start)
     policy_fn = policy_fn_of(env, policy, skills, rng, noise=not greedy)
-    path, cells = [], [np.full(env.num_envs, maze.number[maze.start])]
-    for step in rollout(env, policy_fn, stopped=stopped):
-        path += [step.next_obs] if path else [step.obs, step.next_obs]
-        cells.append(env.cell)
-    shape = -1, per_skill, len(path)
-    return np.stack(path, 1).reshape(*shape, 2), np.stack(cells, 1).reshape(shape)
+    watch = lambda: {"cell": env.cell}  # noqa: E731
+    rollouts = roll_out(env, policy_fn, space.dim, watch=watch, stopped=stopped)
+    start = np.full((*rollouts.length.shape, 1), maze.number[maze.start])
+    assert rollouts.positions is not None
+    cells = np.concatenate([start, rollouts.watched["cell"]], 2)
+    return rollouts.positions.astype(np.float32), cells
 
 
 def entropy(counts: NDArray[Any]) -> float:
@@ -172,6 +175,7 @@ def maze_metrics(maze: Maze, paths: Paths, cells: Cells, seed: int = 0) -> Value
 class MazeEvaluator(Evaluator):
     """`run.rollouts` rollouts of every skill, always the same ones for the same run."""
 
+    takes = ("starts", "greedy", "random_start")
     meanings = MEANINGS
     progress_metrics = {
         "occupancy_entropy": "coverage",
@@ -179,18 +183,30 @@ class MazeEvaluator(Evaluator):
         "end_information": "I(z;end)",
     }
 
-    def __init__(self, run: Run) -> None:
-        super().__init__(run)
+    def __init__(self, run: Run, options: Options | None = None) -> None:
+        super().__init__(run, options)
+        self.rollouts = self.options.starts or self.rollouts
         self.maze = MAZES[run.spec.name.removeprefix("maze-")]
         if run.spec.name == "maze-tree" and self.space.kind == "one-hot":
             self.bounds = CLAIMS.get(self.space.dim, {})
 
     def training_metrics(self, trainer: Trainer) -> Values:
-        return self.evaluate(trainer.policy)
+        return self.baseline(trainer.policy)
 
-    def evaluate(self, policy: Policy | None, **options: bool) -> Values:
-        given = self.maze, policy, self.space, self.rollouts, self.seed
-        paths, cells = maze_rollouts(*given, stopped=self.stopped, **options)
+    def measure(self, policy: Policy) -> Measured:
+        return Measured(self.baseline(policy), {})
+
+    def baseline(self, policy: Policy | None) -> Values:
+        paths, cells = maze_rollouts(
+            self.maze,
+            policy,
+            self.space,
+            self.rollouts,
+            self.seed,
+            greedy=bool(self.options.greedy),
+            random_start=bool(self.options.random_start),
+            stopped=self.stopped,
+        )
         return maze_metrics(self.maze, paths, cells, self.seed)
 
     def draw(self, axes: Axes, policy: Policy) -> None:
@@ -202,16 +218,15 @@ class MazeEvaluator(Evaluator):
             lines = LineCollection(list(skill), colors=[colour], alpha=0.25, linewidths=1.5)
             axes.add_collection(lines)
             axes.scatter(*skill[:, -1].T, s=9, color=colour, zorder=2, linewidths=0)
-        axes.add_collection(LineCollection(list(self.maze.walls), colors="black", linewidths=2))
-        axes.plot(*self.maze.origin, "o", color="black", markersize=4)
-        axes.set_aspect("equal")
-        axes.autoscale_view()
-        axes.axis("off")
+        draw_maze(axes, self.maze)
 
 
-def skill_colours(n: int) -> list[tuple[float, ...]]:
-    import matplotlib  # slow to import
+def draw_maze(axes: Axes, maze: Maze) -> None:
+    """Walls and the point where evaluations start."""
+    from matplotlib.collections import LineCollection  # slow to import
 
-    if n <= 20:  # the first n of a palette, as integers select them
-        return [matplotlib.colormaps["tab10" if n <= 10 else "tab20"](i) for i in range(n)]
-    return [tuple(c) for c in matplotlib.colormaps["turbo"](np.linspace(0, 1, n))]
+    axes.add_collection(LineCollection(list(maze.walls), colors="black", linewidths=2))
+    axes.plot(*maze.origin, "o", color="black", markersize=4)
+    axes.set_aspect("equal")
+    axes.autoscale_view()
+    axes.axis("off")

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from comsd.adaptation import CombineSettings
 from comsd.agents.base import Policy
-from comsd.errors import InputError
-from comsd.evaluation.base import Evaluator, Values, policy_fn_of
+from comsd.evaluation.base import Evaluator, Options, policy_fn_of
+from comsd.evaluation.metrics import Measured, Values
 from comsd.training.rollout import rollout
 from comsd.training.trainer import Trainer
 
@@ -31,14 +31,14 @@ class TaskEvaluator(Evaluator):
     """`run.rollouts` episodes, always from the same initial states for the same run."""
 
     meanings = {
-        "return": "mean return of the episodes; 1000 is the most",
+        "return": "mean return of the episodes; 1000 is the most for our robots",
         "return_sd": "standard deviation over the episodes",
         "return_without_noise": "mean return with the controller's mean actions",
     }
     at_start = True
 
-    def __init__(self, run: Run) -> None:
-        super().__init__(run)
+    def __init__(self, run: Run, options: Options | None = None) -> None:
+        super().__init__(run, options)
         self.progress_metrics = {"return": "return", f"{run.config.run.agent}/q": "Q"}
 
     def returns(self, policy: Policy | None, skill: Tensor, noise: bool = False) -> Returns:
@@ -64,9 +64,10 @@ class TaskEvaluator(Evaluator):
         skill = trainer.selected_skill
         return {} if skill is None else self.score(trainer.policy, skill)
 
-    def evaluate(self, policy: Policy | None, **options: bool) -> Values:
-        if wanted := [name for name, value in options.items() if value]:
-            raise InputError(f"{wanted[0]} is for pre-training runs; tasks are scored in one way")
+    def measure(self, policy: Policy) -> Measured:
+        return Measured(self.score(policy, self.run.selected_skill), {})
+
+    def baseline(self, policy: Policy | None) -> Values:
         return self.score(policy, self.run.selected_skill)
 
     def draw(self, axes: Axes, policy: Policy) -> None:

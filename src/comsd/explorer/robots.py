@@ -13,7 +13,7 @@ from comsd.agents.base import Policy, make_policy_fn
 from comsd.envs.mujoco import Robot, RobotEnv
 from comsd.envs.robots import Planar
 from comsd.envs.simulation import SingleSimulation
-from comsd.evaluation.robots import akd
+from comsd.evaluation.metrics import akd
 from comsd.explorer.arrays import Arrays
 from comsd.explorer.rollouts import Floats, Measure, Rollouts
 from comsd.training.rollout import rollout
@@ -47,7 +47,9 @@ class RobotWorld:
         start = np.broadcast_to(self.start(starts[0])["qpos"], frames[0].shape)
         return Rollouts(
             {
-                Measure("akd", "AKD, how active", ""): akd(states).reshape(shape),
+                Measure("akd", "AKD, how active", ""): np.array([akd(s) for s in states]).reshape(
+                    shape
+                ),
                 Measure("speed", "speed forwards", "m/s"): speed.mean(1).reshape(shape),
                 Measure("height", "height of the torso", "m"): height.mean(1).reshape(shape),
                 Measure("spin", "spin", robot.spin_unit): spin.mean(1).reshape(shape),

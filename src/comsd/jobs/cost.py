@@ -32,7 +32,7 @@ from comsd.types import Batch
 Overrides = tuple[tuple[str, Any], ...]
 
 START = 5.0  # seconds to start a process and build what it needs
-ANALYSIS = 10.0  # seconds to roll out and draw the sweeps
+ANALYSIS = 100.0  # seconds to roll out and draw the skills, from twelve starts each
 EFFICIENCY = 0.8  # of the rate of matrix products
 GRADIENT_STEP = 1e-3  # seconds of a gradient step outside matrix products
 ACTING = 2e-4  # seconds to act and to store a step of all environments

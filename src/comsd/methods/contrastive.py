@@ -152,5 +152,5 @@ class ContrastiveEncoder(nn.Module):
         return (f.own_query * F.normalize(f.key, dim=-1)).sum(-1) / self.temperature
 
     def skill_scores(self, f: ContrastiveFeatures) -> Tensor:
-        """(B, B): cosine of the skill of row i with the transition of row j."""
-        return f.own_query @ F.normalize(f.key, dim=-1).T
+        """(B, B): log q of the skill of row i with the transition of row j (Eq. 6)."""
+        return f.own_query @ F.normalize(f.key, dim=-1).T / self.temperature

@@ -134,13 +134,11 @@ class Logger:
             self.board = SummaryWriter(str(tensorboard.path), purge_step=progress.first + 1)
 
     def __enter__(self) -> Logger:
-        if self.progress.bar:
-            self.progress.bar.start()
+        self.progress.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.progress.bar:
-            self.progress.bar.stop()
+        self.progress.__exit__()
         if self.board:
             self.board.close()
 
@@ -169,7 +167,7 @@ class Progress:
         self.total, self.first, self.shown, self.report = total, first, shown, report
         self.figures: dict[str, float] = {}
         self.began = self.last_line = time.monotonic()
-        self.last_shown = 0.0
+        self.last_shown, self.counted = 0.0, first
         self.bar: Bar | None = None
         if sys.stderr.isatty():
             from rich.console import Console
@@ -185,6 +183,20 @@ class Progress:
                 console=Console(stderr=True),
             )
             self.task = self.bar.add_task("", total=total, completed=first, speed="", figures="")
+
+    def __enter__(self) -> Progress:
+        if self.bar:
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar:
+            self.bar.stop()
+
+    def count(self, steps: int) -> None:
+        """Some more steps."""
+        self.counted += steps
+        self.advance(self.counted)
 
     def advance(self, step: int) -> None:
         now = time.monotonic()

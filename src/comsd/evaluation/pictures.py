@@ -1,0 +1,112 @@
+"""Pictures of what skills do: trajectories coloured by skill, activity with its spread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from comsd.evaluation.metrics import flag_metrics
+from comsd.evaluation.rollouts import Entries, Floats, Rollouts
+from comsd.evaluation.sweeps import FLAGS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FLAT = 0.15  # height over width below which a trajectory is drawn against time
+ACTIVE = "#d1495b"
+QUIET = "#8d99a6"
+
+
+def skill_colours(n: int, *, ordered: bool = False) -> list[tuple[float, ...]]:
+    """Distinct colours, or those of a scale for skills that have an order."""
+    import matplotlib  # slow to import
+
+    if ordered:
+        return [tuple(c) for c in matplotlib.colormaps["viridis"](np.linspace(0, 0.95, n))]
+    if n <= 10:  # the first n of a palette, as integers select them
+        return [matplotlib.colormaps["tab10"](i) for i in range(n)]
+    return [tuple(c) for c in matplotlib.colormaps["turbo"](np.linspace(0, 1, n))]
+
+
+def principal_plane(rollouts: Rollouts) -> Floats:
+    """(skills, starts, 1 + time, 2): states in the plane in which they spread most."""
+    states = rollouts.obs[rollouts.valid].astype(np.float64)
+    centre, scale = states.mean(0), states.std(0) + 1e-8
+    _, directions = np.linalg.eigh(np.cov(((states - centre) / scale).T))
+    plane = ((rollouts.obs - centre) / scale) @ directions[:, :-3:-1]
+    return np.concatenate([plane[:, :, :1], plane], 2)
+
+
+def draw_trajectories(
+    axes: Axes, rollouts: Rollouts, names: Sequence[str], xy: Entries | None = None
+) -> None:
+    """One colour per skill, a dot where a roll-out ends.
+
+    Bodies that hardly leave a line are drawn against time; where no position is known, states in
+    the plane of their first two principal components.
+    """
+    from matplotlib.collections import LineCollection  # slow to import
+
+    known = rollouts.positions is not None
+    if not known:
+        rollouts = Rollouts(rollouts.obs, rollouts.length, principal_plane(rollouts))
+    tracks = rollouts.tracks()
+    spread = np.ptp(np.concatenate([t for skill in tracks for t in skill]), axis=0)
+    against_time = known and spread[1] < FLAT * spread[0]
+    if against_time:
+        tracks = [[np.stack([t[:, 0], np.arange(len(t))], 1) for t in skill] for skill in tracks]
+    ordered = not names[0].startswith(("random", "skill"))
+    alpha = max(0.25, 0.8 / np.sqrt(rollouts.length.shape[1]))
+    for skill, colour, name in zip(
+        tracks, skill_colours(len(tracks), ordered=ordered), names, strict=True
+    ):
+        axes.add_collection(LineCollection(skill, colors=[colour], alpha=alpha, linewidths=1.1))
+        ends = np.array([t[-1] for t in skill])
+        axes.scatter(*ends.T, s=16, color=colour, zorder=3, linewidths=0.4, edgecolors="white")
+        axes.plot([], [], color=colour, linewidth=2.5, label=name)
+    axes.autoscale_view()
+    entries = [f"observation {i}" for i in xy] if xy else ["x", "y"]
+    if not known:
+        entries = ["first principal component of the states", "second"]
+    axes.set_xlabel(entries[0])
+    axes.set_ylabel("steps" if against_time else entries[1])
+    if known and not against_time:
+        axes.set_aspect("equal", adjustable="datalim")
+    axes.set_title("trajectories, a colour per skill", fontsize=10)
+    axes.grid(color="#e6e9ec", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_activity(axes: Axes, active: Floats) -> None:
+    """A(f) with its interval, a thin line for each skill; AKDs (flags, skills, starts)."""
+    measured = flag_metrics(active)
+    names = [f"activity_{f:g}" for f in FLAGS]
+    means = [measured.values[name] for name in names]
+    low, high = np.array([measured.intervals[name] for name in names]).T
+    axes.plot(FLAGS, active.mean(2), color=QUIET, linewidth=0.8, alpha=0.55)
+    axes.fill_between(FLAGS, low, high, color=ACTIVE, alpha=0.2, linewidth=0)
+    axes.plot(FLAGS, means, "o-", color=ACTIVE, linewidth=2.2, markersize=5)
+    rho, (least, most) = measured.values["activity_rho"], measured.intervals["activity_rho"]
+    axes.set_title(
+        f"activity along the flag, rho = {rho:.2f} [{least:.2f}, {most:.2f}]", fontsize=10
+    )
+    axes.set_xlabel("flag f, the first coordinate of the skill")
+    axes.set_ylabel("A(f): mean AKD; thin: one skill")
+    axes.set_ylim(bottom=0)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_bars(axes: Axes, names: Sequence[str], active: Floats) -> None:
+    """The AKD of each skill, (skills, starts): mean and standard deviation over starts."""
+    at = np.arange(len(names))
+    spread = active.std(1, ddof=1) if active.shape[1] > 1 else None
+    style = {"ecolor": "#444444", "capsize": 2, "error_kw": {"linewidth": 0.9}}
+    axes.bar(at, active.mean(1), yerr=spread, color=ACTIVE, alpha=0.85, width=0.75, **style)
+    axes.set_xticks(at, names, rotation=35, ha="right", rotation_mode="anchor", fontsize=8)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("AKD: how active the skill is")
+    axes.set_title("activity of each skill, SD over starts", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,115 @@
+"""Roll-outs of skills, which everything is measured from: skills, starts, time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comsd.envs.base import Env
+from comsd.errors import InputError
+from comsd.training.rollout import StopFn, never, rollout
+from comsd.types import Array, Mask, PolicyFn
+
+Floats = NDArray[np.floating]
+Watch = Callable[[], Mapping[str, NDArray[Any]]]  # more to record after a step, (N, ...) each
+Tick = Callable[[int], None]  # told how many steps were made
+Entries = tuple[int, int]  # of the observation, that stand for the position
+
+
+def untold(steps: int) -> None:
+    """Nobody asks how far it is."""
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """The first episode of every start of every skill; what follows its end does not count."""
+
+    obs: Array  # (skills, starts, time, O)  after each step
+    length: NDArray[np.int64]  # (skills, starts)  steps that count
+    positions: Floats | None  # (skills, starts, 1 + time, 2)  from the start on, where known
+    watched: dict[str, NDArray[Any]] = field(default_factory=dict)  # (skills, starts, time, ...)
+
+    @property
+    def valid(self) -> Mask:
+        """(skills, starts, time): does the step count?"""
+        return np.arange(self.obs.shape[2]) < self.length[..., None]
+
+    def mean(self, values: NDArray[Any]) -> Floats:
+        """Of values (skills, starts, time, ...) over the steps that count."""
+        shape = *self.valid.shape, *[1] * (values.ndim - 3)
+        return values.mean(2, dtype=np.float64, where=self.valid.reshape(shape))
+
+    def std(self, values: NDArray[Any]) -> Floats:
+        shape = *self.valid.shape, *[1] * (values.ndim - 3)
+        return values.std(2, dtype=np.float64, where=self.valid.reshape(shape))
+
+    def first(self, steps: int) -> Rollouts:
+        """Cut after some steps."""
+        places = None if self.positions is None else self.positions[:, :, : steps + 1]
+        watched = {name: values[:, :, :steps] for name, values in self.watched.items()}
+        return Rollouts(self.obs[:, :, :steps], self.length.clip(max=steps), places, watched)
+
+    def tracks(self) -> list[list[Floats]]:
+        """By skill and start the positions that count, (1 + length, 2)."""
+        assert self.positions is not None
+        rows = zip(self.positions, self.length, strict=True)
+        return [[p[: n + 1] for p, n in zip(*row, strict=True)] for row in rows]
+
+
+def check_entries(xy: Entries, env: Env) -> None:
+    if max(xy) >= env.obs_spec.dim:
+        raise InputError(
+            f"xy is {xy[0]},{xy[1]}; observations have {env.obs_spec.dim} numbers, counted from 0"
+        )
+
+
+def roll_out(
+    env: Env,
+    policy_fn: PolicyFn,
+    skills: int,
+    length: int | None = None,
+    *,
+    xy: Entries | None = None,
+    watch: Watch | None = None,
+    stopped: StopFn = never,
+    tick: Tick = untold,
+) -> Rollouts:
+    """Act for `length` steps, or to the end of all first episodes.
+
+    The environments are those of the first skill, then those of the next. xy: entries of the
+    observation in place of the environment's positions.
+    """
+    obs, alive, places = [], [], []
+    watched: dict[str, list[NDArray[Any]]] = {}
+
+    def place(now: Array) -> Floats | None:
+        return env.positions() if xy is None else now[:, list(xy)]
+
+    def act(now: Array) -> Array:
+        if not places:
+            places.append(place(now))  # of the start
+        return policy_fn(now)
+
+    for step in rollout(env, act, length, stopped=stopped):
+        obs.append(step.next_obs)
+        alive.append(step.alive)
+        places.append(place(step.next_obs))
+        for name, values in (watch() if watch else {}).items():
+            watched.setdefault(name, []).append(np.array(values))  # the next step overwrites them
+        tick(env.num_envs)
+
+    def by_skill(rows: list[Any]) -> NDArray[Any]:
+        stacked = np.stack(rows, 1)
+        return stacked.reshape(skills, -1, *stacked.shape[1:])
+
+    known = not any(p is None for p in places)
+    return Rollouts(
+        by_skill(obs).reshape(skills, -1, len(obs), env.obs_spec.dim),
+        by_skill(alive).sum(-1),
+        by_skill(places) if known else None,
+        {name: by_skill(rows) for name, rows in watched.items()},
+    )

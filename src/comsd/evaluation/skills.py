@@ -1,0 +1,295 @@
+"""Evaluation of skills in any environment, without rewards: how active they are, how far they
+reach and whether they differ. Every figure comes from several starts per skill.
+
+Mean actions. Robots have the same starts for all skills; other environments draw one for each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from comsd import checkpoint
+from comsd.agents.base import Policy
+from comsd.envs.base import Env
+from comsd.envs.pixels import act_on_states
+from comsd.envs.specs import make_robot
+from comsd.evaluation import held_out
+from comsd.evaluation.base import Evaluator, Options, policy_fn_of
+from comsd.evaluation.metrics import (
+    MEAN_NEIGHBOURS,
+    Measured,
+    Values,
+    activity,
+    flag_metrics,
+    identification,
+    mean_states,
+    state_coverage,
+    sweep_metrics,
+    xy_coverage,
+)
+from comsd.evaluation.pictures import draw_activity, draw_bars, draw_trajectories
+from comsd.evaluation.rollouts import Floats, Rollouts, Watch, check_entries, roll_out
+from comsd.evaluation.sweeps import (
+    FLAGS,
+    IDENTIFIED,
+    RANDOM_SKILLS,
+    SWEEPS,
+    flag_grid,
+    identified_skills,
+    labels,
+    skill_sweeps,
+)
+from comsd.methods.base import Method
+from comsd.runs import Run
+from comsd.training.trainer import Trainer
+from comsd.types import PolicyFn
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from comsd.envs.mujoco import RobotEnv
+
+IDENTIFIED_STEPS = 200  # of the roll-outs by which skills are identified
+TRAINING_STARTS = 2  # per skill during training, of which evaluations are a part
+SQUARE = 1.0  # side of the squares that are counted, in the units of positions
+
+STATISTICS = {
+    "max": "largest of the skills' AKDs",
+    "range": "largest minus smallest AKD",
+    "variance": "variance of the skills' AKDs",
+    "mean": "mean of the skills' AKDs",
+    "sd": "SD over the starts of one skill, mean over skills",
+}
+MEANINGS = (
+    {
+        f"akd_{statistic}_{name}": f"{meaning}; {name} sweep"
+        for name in SWEEPS
+        for statistic, meaning in STATISTICS.items()
+    }
+    | {
+        f"ms_coverage{k}_{name}": f"distance of mean states to their {k} nearest; {name} sweep"
+        for name in SWEEPS
+        for k in MEAN_NEIGHBOURS
+    }
+    | {f"activity_{f:g}": f"A({f:g}): mean AKD of random skills with flag {f:g}" for f in FLAGS}
+    | {
+        "activity_rho": "Spearman's rank correlation of flag and AKD over those skills",
+        "identification": f"accuracy of telling up to {IDENTIFIED} skills apart by their states",
+        "state_coverage": "AKD of 2000 states of all random skills together (k-NN)",
+        "xy_coverage": "squares of side 1 that all random skills together visit (bins)",
+    }
+    | held_out.MEANINGS
+)
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """What the skills of a policy did."""
+
+    sweeps: dict[str, Rollouts]
+    akd: dict[str, Floats]  # (skills, starts) of each sweep
+    flags: Floats | None  # (flags, skills, starts): the AKDs along the flag
+
+
+class SkillEvaluator(Evaluator):
+    """For every environment that has no evaluator of its own."""
+
+    takes = ("starts", "skills", "steps", "xy")
+    meanings = MEANINGS
+
+    def __init__(self, run: Run, options: Options | None = None) -> None:
+        super().__init__(run, options)
+        settings, chosen = run.config.run, self.options
+        few = settings.pixels  # rendering takes a hundred times as long as a step
+        self.starts = chosen.starts or (2 if few else settings.starts)
+        steps = chosen.steps or min(settings.rollout_steps, 100 if few else run.spec.horizon)
+        self.steps = min(steps, run.spec.horizon)
+        self.n_random = chosen.skills or RANDOM_SKILLS
+        self.sweeps = skill_sweeps(self.space, self.n_random)
+        self.training_sweep = "flag" if "flag" in self.sweeps else "constant"
+        self.progress_metrics = {
+            "health/retrieval": "retrieval",
+            "held_out_auc": "fresh AUC",
+            f"akd_range_{self.training_sweep}": "AKD range",
+            f"akd_max_{self.training_sweep}": "max",
+        }
+        self.rng = np.random.default_rng(self.seed)  # of random actions: never started again
+        self.seen: tuple[Policy, Behaviour] | None = None
+
+    # --- roll-outs --------------------------------------------------------------------------------
+
+    def make_env(self, skills: int, starts: int) -> tuple[Env, Watch | None]:
+        """The environments of the first skill, then those of the next; what else to record."""
+        env = self.run.make_env(skills * starts, self.seed)
+        if self.options.xy:
+            check_entries(self.options.xy, env)
+        return env, None
+
+    def seen_by(self, env: Env, policy_fn: PolicyFn) -> PolicyFn:
+        """What acts on the observations of `make_env`, if the run's are others."""
+        return policy_fn
+
+    def roll_out(
+        self,
+        policy: Policy | None,
+        skills: Tensor,
+        starts: int | None = None,
+        steps: int | None = None,
+    ) -> Rollouts:
+        """Of skills (n, Z). States are in units of the environment's scales, if it has any."""
+        starts = starts or self.starts
+        env, watch = self.make_env(len(skills), starts)
+        policy_fn = policy_fn_of(env, policy, skills.repeat_interleave(starts, 0), self.rng)
+        if policy is not None:
+            policy_fn = self.seen_by(env, policy_fn)
+        rollouts = roll_out(
+            env,
+            policy_fn,
+            len(skills),
+            min(steps or self.steps, env.horizon),
+            xy=self.options.xy,
+            watch=watch,
+            stopped=self.stopped,
+            tick=self.tick,
+        )
+        scale = np.ravel(env.obs_spec.std)
+        return rollouts if (scale == 1).all() else replace(rollouts, obs=rollouts.obs / scale)
+
+    @cached_property
+    def flag_skills(self) -> Tensor | None:
+        return flag_grid(self.space, self.n_random)
+
+    @cached_property
+    def identified_skills(self) -> Tensor:
+        return identified_skills(self.space, self.seed)
+
+    @property
+    def planned_steps(self) -> int:
+        random, told = self.sweeps["random"], len(self.identified_skills)
+        flags = 0 if self.flag_skills is None else self.flag_skills[..., 0].numel()
+        skills = sum(map(len, self.sweeps.values())) + flags + 2 * len(random)
+        return self.starts * (skills * self.steps + 3 * told * min(IDENTIFIED_STEPS, self.steps))
+
+    def observe(self, policy: Policy) -> Behaviour:
+        """What the last policy did is kept, for metrics and pictures."""
+        if self.seen is None or self.seen[0] is not policy:
+            sweeps = {name: self.roll_out(policy, z) for name, z in self.sweeps.items()}
+            flags = None
+            if self.flag_skills is not None:  # one by one: all at once would need much memory
+                flags = np.stack([activity(self.roll_out(policy, z)) for z in self.flag_skills])
+            active = {name: activity(rollouts) for name, rollouts in sweeps.items()}
+            self.seen = policy, Behaviour(sweeps, active, flags)
+        return self.seen[1]
+
+    # --- metrics ----------------------------------------------------------------------------------
+
+    def training_metrics(self, trainer: Trainer) -> Values:
+        name, starts = self.training_sweep, min(self.starts, TRAINING_STARTS)
+        rollouts = self.roll_out(trainer.policy, self.sweeps[name], starts)
+        values = sweep_metrics(name, activity(rollouts), mean_states(rollouts))
+        return values | self.held_out(trainer.policy, trainer.method, trainer.agent).values
+
+    def measure(self, policy: Policy) -> Measured:
+        seen = self.observe(policy)
+        measured = Measured({}, {})
+        if seen.flags is not None:
+            measured |= flag_metrics(seen.flags)
+        measured |= self.identify(policy)
+        measured |= Measured(self.coverage(seen.sweeps["random"]), {})
+        for name, rollouts in seen.sweeps.items():
+            values = sweep_metrics(name, seen.akd[name], mean_states(rollouts))
+            measured |= Measured(values, {})
+        place = self.run.checkpoints / f"{self.run.used_step:012d}"
+        if "method" in checkpoint.read_manifest(place)["state"]:  # or the policy alone was kept
+            measured |= self.held_out(policy, self.run.load_method(), self.run.load_agent())
+        return measured
+
+    def baseline(self, policy: Policy | None) -> Values:
+        """Of the random skills alone: no skill is behind random actions."""
+        rollouts = self.roll_out(policy, self.sweeps["random"])
+        values = sweep_metrics("random", activity(rollouts), mean_states(rollouts))
+        return self.identify(policy).values | self.coverage(rollouts) | values
+
+    def identify(self, policy: Policy | None) -> Measured:
+        steps = min(IDENTIFIED_STEPS, self.steps)
+        return identification(self.roll_out(policy, self.identified_skills, steps=steps))
+
+    def coverage(self, rollouts: Rollouts) -> Values:
+        values = {"state_coverage": state_coverage(rollouts)}
+        if rollouts.positions is not None:
+            values["xy_coverage"] = float(xy_coverage(rollouts, SQUARE))
+        return values
+
+    def held_out(self, policy: Policy, method: Method, agent: Any = None) -> Measured:
+        env, train = self.run.make_env(held_out.EPISODES, self.seed), self.run.config.train
+        # On-policy training has neither: one skill per episode, transitions of one step.
+        hold, n_step = getattr(train, "hold", env.horizon), getattr(train, "n_step", 1)
+        return held_out.held_out(
+            env,
+            self.space,
+            policy,
+            method,
+            hold=hold,
+            n_step=n_step,
+            seed=self.seed,
+            agent=agent,
+            stopped=self.stopped,
+        )
+
+    # --- pictures ---------------------------------------------------------------------------------
+
+    def draw(self, axes: Axes, policy: Policy) -> None:
+        """Activity along the flag, or of every skill where there is no flag."""
+        seen = self.observe(policy)
+        if seen.flags is not None:
+            draw_activity(axes, seen.flags)
+        else:
+            names = labels(self.space, "constant", self.sweeps["constant"])
+            draw_bars(axes, names, seen.akd["constant"])
+
+    def draw_trajectories(self, axes: Axes, policy: Policy, sweep: str = "random") -> None:
+        names = labels(self.space, sweep, self.sweeps[sweep])
+        draw_trajectories(axes, self.observe(policy).sweeps[sweep], names, self.options.xy)
+
+    def figure(self) -> Figure:
+        from matplotlib.figure import Figure  # slow to import
+
+        figure = Figure(figsize=(11, 4.5), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        figure.suptitle(f"{self.title}: {self.starts} starts per skill", fontsize=11)
+        self.draw(left, self.run.policy)
+        self.draw_trajectories(right, self.run.policy)
+        return figure
+
+
+class RobotEvaluator(SkillEvaluator):
+    """Our robots: all skills have the same starts, and their motion can be recorded."""
+
+    motion = False  # record poses, heights, speeds and spins
+    robot_env: RobotEnv  # the last
+
+    def seen_by(self, env: Env, policy_fn: PolicyFn) -> PolicyFn:
+        return act_on_states(self.robot_env, self.run.config.pixels, policy_fn)
+
+    def make_env(self, skills: int, starts: int) -> tuple[Env, Watch | None]:
+        env = make_robot(self.run.spec.name, [*range(starts)] * skills, motion=self.motion)
+        if self.options.xy:
+            check_entries(self.options.xy, env)
+        robot, x = env.robot, env.readings
+        self.robot_env = env
+
+        def watch() -> dict[str, Any]:
+            return {
+                "qpos": x["qpos"],
+                "height": robot.height(x),
+                "speed": robot.speed(x),
+                "spin": robot.spin(x),
+            }
+
+        return env, watch if self.motion else None
