@@ -97,6 +97,7 @@ bench: install
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/adaptation.py
 	$(BIN)/python benchmarks/scheduler.py
+	$(BIN)/python benchmarks/pixels.py
 
 clean:
 	rm -rf .venv viewer/node_modules $(PAGE)
