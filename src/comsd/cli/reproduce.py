@@ -74,8 +74,6 @@ def show_plan(plan: Plan, root: Path, slots: int) -> None:
         size = job_size(job)
         work, disk, memory = work.plus(job_total(job)), disk + size.disk, max(memory, size.memory)
     executors.show_costs(work, disk, memory, slots)
-    if any("--pixels" in job.options for job in left):
-        print("runs from images are counted without images and their encoder: they take more")
 
 
 def report(argv: list[str]) -> None:

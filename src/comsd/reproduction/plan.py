@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from comsd.config import choose
 from comsd.errors import InputError
@@ -87,14 +86,13 @@ def make_jobs(
         source += f"/{arm.name}-{seed}"
         options = ("--skills", str(count), *arm.options) if count else arm.options
         who = (arm.name, arm.method, seed, preset)
-        seen: dict[str, Any] = {"pixels": exhibit.pixels}
-        adapted = arm.adapt_options
-        yield Job(source, "pretrain", domain, *who, options=options, **seen)
+        seen, adapted = exhibit.pixels, arm.adapt_options
+        yield Job(source, "pretrain", domain, *who, options=options, pixels=seen)
         if "analyse" in exhibit.shows:
-            yield Job(f"{source}/analysis", "analyse", domain, *who, source, **seen)
+            yield Job(f"{source}/analysis", "analyse", domain, *who, source, pixels=seen)
         for stage, task in product(stages, tasks):
             place = f"{stage}/{task}/{arm.name}-{seed}"
-            yield Job(place, stage, task, *who, source, adapted, **seen)
+            yield Job(place, stage, task, *who, source, adapted, pixels=seen)
     if alone := exhibit.reference:
         who = (alone.name, alone.method, seed, preset)
         for task in tasks:
