@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from comsd.jobs.carry import Increment, Sender, Store, policy, receive, whole
+from comsd.jobs.job import Job
+from comsd.jobs.ray_worker import Order, file_options
 
 
 def write(path: Path, files: dict[str, str]) -> None:
@@ -92,3 +94,16 @@ def test_a_store(tmp_path: Path) -> None:
     assert not (tmp_path / "store" / "run" / next(iter(checkpoint_files(100)))).exists()
     store.pull("run", there)
     assert content(there) == FIRST | checkpoint_files(200)
+
+
+def test_files_of_the_user_come_along(tmp_path: Path) -> None:
+    there = tmp_path / "mine.py"
+    there.write_text("here")
+    files = {str(there): ("method", b"sent"), "/nowhere/world.py": ("env", b"content")}
+    job = Job("run", "pretrain", "maze-tree", "comsd", "comsd", 1, "smoke")
+    order = Order(job, str(tmp_path), "", "auto", [], [], files)
+    with file_options(order) as options:
+        assert options[:3] == ["--method-file", str(there), "--env-file"]
+        assert Path(options[3]).name == "world.py"
+        assert Path(options[3]).read_text() == "content"
+    assert not Path(options[3]).exists()

@@ -76,7 +76,7 @@ class RayExecutor:
             self.carry,
             self.arguments(job.start_command(place)),
             self.arguments(job.resume_command(place)),
-            {str(path): path.read_bytes() for path, f in LOADED.items() if f.kind == "method"},
+            {str(path): (file.kind, path.read_bytes()) for path, file in LOADED.items()},
         )
         self.running[self.task.remote(order, self.board)] = job
 

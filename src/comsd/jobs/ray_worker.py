@@ -36,7 +36,7 @@ class Order:
     carry: str  # auto, objects, or the URL of a store
     start: list[str]  # arguments of `comsd` with {root} in place of the directory
     resume: list[str]
-    method_files: dict[str, bytes]  # by path on the driver's machine
+    user_files: dict[str, tuple[str, bytes]]  # by path on the driver's machine: kind, content
 
 
 class Board:
@@ -134,17 +134,17 @@ def sees(order: Order) -> bool:
 
 
 @contextmanager
-def method_options(order: Order) -> Iterator[list[str]]:
-    """The files of the user's methods on this node."""
+def file_options(order: Order) -> Iterator[list[str]]:
+    """The files of the user's methods and environments on this node."""
     options: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="comsd-methods-") as folder:
-        for i, (path, content) in enumerate(order.method_files.items()):
+    with tempfile.TemporaryDirectory(prefix="comsd-files-") as folder:
+        for i, (path, (kind, content)) in enumerate(order.user_files.items()):
             file = Path(path)
             if not file.exists():
                 file = Path(folder) / str(i) / file.name
                 file.parent.mkdir()
                 file.write_bytes(content)
-            options += ["--method-file", str(file)]
+            options += [f"--{kind}-file", str(file)]
         yield options
 
 
@@ -156,7 +156,7 @@ def run_job(order: Order, board: Any) -> int:
         carrier = Carrier(order, board, get)
         carrier.fetch()
     root = carrier.root if carrier else Path(order.root)
-    with method_options(order) as options:
+    with file_options(order) as options:
         try:
             code = supervise(order, root, options, board, carrier, get)
             if carrier is not None:
