@@ -112,6 +112,8 @@ def check_body(config: Config, source: SourceRun) -> None:
 def check_possible(config: Config, env: Env, folder: Path) -> None:
     """Say now what would fail later: device, memory, compiler, an extra that is not installed."""
     check_device(config.run)
+    if env.obs_spec.dtype == "uint8" and not config.run.pixels:
+        raise InputError(f"env {config.run.env!r} shows images; allowed: observations of numbers")
     AGENTS[config.run.agent].check(config, make_space(config), env)
     if config.run.pixels:
         check_disk(frame_layout(config, make_space(config), env), folder)

@@ -1,0 +1,138 @@
+"""Runs on environments of the user's: a maze of thirty lines in a file, packages, rewards."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import comsd
+from comsd.envs.foreign import REGISTERED
+from comsd.envs.reward import REWARDS
+from comsd.errors import InputError, RunError
+from comsd.registry import LOADED
+from comsd.runs.run import Run
+from processes import call, fingerprint
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+FILE = f"--env-file {EXAMPLES / 'point_maze.py'}"
+SMALL: dict[str, Any] = {
+    "preset": "smoke",
+    "log_every": 300,
+    "evaluate_every": 300,
+    "checkpoint_every": 300,
+}
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    yield
+    for known in (REGISTERED, REWARDS, LOADED):
+        known.clear()
+
+
+@pytest.mark.parametrize(("method", "agent"), [("comsd", "ppo"), ("metra", "ddpg")])
+def test_a_maze_in_a_file(
+    method: str, agent: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    asked = f"pretrain {method} {FILE} --agent {agent} --preset smoke --steps 600 --run {run}"
+    assert call(asked, capsys)[0] == 0
+    record = json.loads((run / "config.json").read_text())
+    assert record["versions"]["point_maze.py"] == LOADED[EXAMPLES / "point_maze.py"].checksum
+    assert record["environment"]["horizon"] == 50
+    assert record["environment"]["exact_resume"]
+    assert len(record["environment"]["observations"]["mean"]) == 2
+    REGISTERED.clear()
+    code, _, said = call(f"evaluate {run}", capsys)  # its code is not run because the run says so
+    assert (code, "give its file with --env-file" in said) == (2, True)
+    assert call(f"evaluate {run} {FILE}", capsys)[0] == 0
+
+
+def test_a_stopped_run_on_it_equals_one_that_was_not(tmp_path: Path) -> None:
+    comsd.register_env_file(EXAMPLES / "point_maze.py")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    comsd.pretrain("comsd", env="PointMaze", agent="ddpg", steps=600, run=whole, **SMALL)
+    comsd.pretrain("comsd", env="PointMaze", agent="ddpg", steps=300, run=parts, **SMALL)
+    comsd.resume(parts, steps=600)
+    assert fingerprint(whole) == fingerprint(parts)
+
+
+def test_skills_are_used_for_its_reward_and_for_one_of_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    comsd.register_env_file(EXAMPLES / "point_maze.py")
+    run = tmp_path / "run"
+    comsd.pretrain("comsd", env="PointMaze", agent="ddpg", steps=600, run=run, **SMALL)
+    assert call(f"finetune {run} {FILE} --steps 300 --run {tmp_path / 'own'}", capsys)[0] == 0
+    left = f"--reward-file {EXAMPLES / 'left.py'}"
+    assert call(f"combine {run} {FILE} {left} --steps 300 --run {tmp_path / 'l'}", capsys)[0] == 0
+    REWARDS.clear()
+    with pytest.raises(InputError, match="reward is 'left', a file's: give it with --reward-file"):
+        Run(tmp_path / "l")
+    comsd.register_reward("pair", lambda *_: [1.0, 2.0])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(RunError, match=r"reward pair has shape \(2,\); it must be one finite num"):
+        comsd.finetune(run, reward="pair", run=tmp_path / "pair", steps=300)
+    with pytest.raises(InputError, match="it must be a function of"):
+        comsd.register_reward("none", lambda: 0)  # pyright: ignore[reportArgumentType]
+
+
+BREAKS = """
+from point_maze import PointMaze
+class Breaks(PointMaze):
+    left = 450
+    def step(self, action):
+        Breaks.left -= 1
+        if not Breaks.left:
+            raise OSError("unplugged")
+        return super().step(action)
+"""
+
+
+def test_an_environment_that_raises_stops_a_run_that_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    (tmp_path / "breaks.py").write_text(BREAKS)
+    assert comsd.register_env_file(tmp_path / "breaks.py") == ["Breaks"]
+    comsd.register_env_file(tmp_path / "breaks.py")
+    made = REGISTERED["Breaks"].make
+    made.left = 10**6  # pyright: ignore[reportFunctionMemberAccess]
+    settings = SMALL | {"train": {"envs": 1}}
+    comsd.pretrain("comsd", env="Breaks", agent="ddpg", steps=300, run=tmp_path / "run", **settings)
+    made.left = 100  # pyright: ignore[reportFunctionMemberAccess]
+    with pytest.raises(RunError, match="OSError: unplugged"):
+        comsd.resume(tmp_path / "run", steps=600)
+    assert comsd.resume(tmp_path / "run").finished
+
+
+def test_no_package_is_imported_because_a_run_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    register = "import gymnasium; gymnasium.register('Mine-v0', 'point_maze:PointMaze')"
+    (tmp_path / "my_canary.py").write_text(f"print('it sings')\n{register}")
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    run, small = tmp_path / "run", "--env.horizon 50 --env.family maze --preset smoke --steps 500"
+    code, out, _ = call(f"pretrain comsd --env gym:my_canary:Mine-v0 {small} --run {run}", capsys)
+    assert (code, "it sings" in out) == (0, True)
+    del sys.modules["my_canary"]
+    code, out, said = call(f"resume {run}", capsys)
+    assert (code, "it sings" in out, "give --env-package my_canary" in said) == (2, False, True)
+    code, out, _ = call(f"resume {run} --env-package my_canary", capsys)
+    assert (code, "it sings" in out) == (0, True)
+
+
+@pytest.mark.slow
+def test_skills_of_comsd_end_apart(tmp_path: Path) -> None:
+    comsd.register_env_file(EXAMPLES / "point_maze.py")
+    often: dict[str, Any] = {"log_every": 10**6, "evaluate_every": 10**6, "checkpoint_every": 10**6}
+    run = comsd.pretrain(
+        "comsd", env="PointMaze", preset="lite", skills=6, steps=125_000, run=tmp_path, **often
+    )
+    result = comsd.evaluate(run)
+    assert result.metrics["identification"] > 0.8 > 0.5 > result.random["identification"]
