@@ -102,7 +102,7 @@ def test_an_environment_that_raises_stops_a_run_that_can_be_resumed(
     comsd.register_env_file(tmp_path / "breaks.py")
     made = REGISTERED["Breaks"].make
     made.left = 10**6  # pyright: ignore[reportFunctionMemberAccess]
-    settings = SMALL | {"train": {"envs": 1}}
+    settings: dict[str, Any] = SMALL | {"train": {"envs": 1}}
     comsd.pretrain("comsd", env="Breaks", agent="ddpg", steps=300, run=tmp_path / "run", **settings)
     made.left = 100  # pyright: ignore[reportFunctionMemberAccess]
     with pytest.raises(RunError, match="OSError: unplugged"):
