@@ -44,7 +44,7 @@ demo: install
 wheel: install $(PAGE)
 	rm -rf dist
 	$(BIN)/hatchling build -t wheel
-	$(BIN)/python -m pytest -m slow tests/slow/test_wheel.py
+	$(BIN)/python -m pytest -m slow tests/slow/test_clean_installation.py
 
 test: install
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
