@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         finetune,
         load,
         pretrain,
+        report,
         resume,
     )
     from comsd.envs.foreign import register_env
@@ -60,6 +61,7 @@ __all__ = [
     "register_file",
     "register_reward",
     "register_reward_file",
+    "report",
     "reproduce",
     "resume",
     "sweep",

@@ -47,7 +47,11 @@ class FinetuneSettings(Settings):
         "fixed", "how the skill is chosen", "the method"
     )
     tries: int = setting(
-        4, "best-of-k: skills tried in place of the random steps", "ours: an episode each", low=2
+        4,
+        "best-of-k: skills tried in place of the random steps",
+        "ours: an episode each",
+        low=2,
+        high=1000,
     )
     regress_after: int = setting(4096, "regress: steps before the regression", "APS's code", low=1)
     critic_init: Literal["trunk", "none", "full"] = setting(

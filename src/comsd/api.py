@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,23 +11,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from comsd.adaptation import FinetuneSettings
 from comsd.analysis import Analysis, analyse_skills
-from comsd.config import Config
+from comsd.config import Config, check_value, shown
 from comsd.errors import InputError, Interrupted, readable_failures
 from comsd.evaluation import Options, make_evaluator, make_skill_evaluator
 from comsd.evaluation.base import Evaluator, untrained_policy
 from comsd.explorer import write_page
 from comsd.files import Folder, output_folder
+from comsd.reproduction.page import write_report
 from comsd.resolve import resolve, resolve_combine, resolve_finetune, resolve_scratch
 from comsd.runs import factory
 from comsd.runs.creation import take_lock
 from comsd.runs.run import EXPLORER, Run
+from comsd.sweeps.page import write_sweep_report
+from comsd.sweeps.sweep import FILE as SWEEP_FILE
 from comsd.training.logger import Logger, Progress
 from comsd.training.signals import graceful_stop
 from comsd.training.trainer import Trainer, TrainingLoop, prepare
 
 Report = Callable[[str], None]
+PATIENCE = 6.0  # seconds for a step of training to end after a signal, before it is given up
 
 
 def silent(message: str) -> None:
@@ -103,18 +110,28 @@ def combine(
     return _start(config, run, opened, report)
 
 
-def resume(run: Path | str, report: Report = silent, *, steps: int | None = None) -> Run:
+def resume(
+    run: Path | str,
+    report: Report = silent,
+    *,
+    steps: int | None = None,
+    threads: int | None = None,
+    device: str | None = None,
+) -> Run:
     """Continue a run where its last checkpoint is, exactly as if it had never stopped.
 
-    steps: train to this number of steps instead, a finished run too.
+    steps: train to this number of steps instead, a finished run too. threads, device: this time in
+    place of the run's own, where it was made for another machine; then not exact to the bit.
     """
-    opened = Run(run)
+    opened = load(run)
+    check_report(report)
     if steps is not None:
         opened.extend(steps)
+    use_machine(opened, threads, device)
     prepare(opened.config.run)
     with readable_failures(opened.path):
         env = opened.make_training_env()
-        factory.check_possible(opened.config, env, opened.path)
+        factory.check_possible(opened.config, opened.source, env, opened.path)
         _train(opened, opened.trainer(env), report)
     return opened
 
@@ -122,15 +139,17 @@ def resume(run: Path | str, report: Report = silent, *, steps: int | None = None
 def _start(config: Config, path: Path | str | None, source: Run | None, report: Report) -> Run:
     """A new run from its first step; nothing is created if it could not train."""
     s = config.run
+    path = None if path is None else as_path("run", path)
+    check_report(report)
     prepare(s)
     label = f"{s.method}-{s.skills}"
     if s.stage != "pretrain":
         label = f"{s.stage}-{source.path.resolve().name}" if source else s.stage
     folder = Path("runs") / re.sub(r"[^\w.-]+", "-", s.env)
-    path = Path(path or folder / f"{label}-{s.seed}")
+    path = path or folder / f"{label}-{s.seed}"
     with readable_failures(path):
         env = factory.make_training_env(config, source)
-        factory.check_possible(config, env, path)
+        factory.check_possible(config, source, env, path)
         trainer = factory.make_trainer(config, source, env)
     run = Run.create(path, config, source, factory.describe_env(env))
     about = f"{s.method} on {s.env}, {run.space}" if run.pretrains else f"{label} on {s.env}"
@@ -150,7 +169,7 @@ def _start(config: Config, path: Path | str | None, source: Run | None, report: 
 def _train(run: Run, trainer: Trainer, report: Report) -> None:
     """Train to the configured number of steps, from wherever the run stands."""
     settings = run.config.run
-    with take_lock(run.folder), graceful_stop() as stop:
+    with take_lock(run.folder), graceful_stop(PATIENCE) as stop:
         state, notes = run.restore(trainer)
         for note in notes:
             report(note)
@@ -164,12 +183,45 @@ def _train(run: Run, trainer: Trainer, report: Report) -> None:
             loop.run(evaluate_first=evaluator.at_start)
         if stop.signal is not None and loop.unfinished:
             at = f"stopped at step {trainer.steps:,}" + (" and saved" if trainer.steps else "")
+            if loop.abandoned:
+                at = f"stopped in the middle of a long step; saved is step {run.reached:,}"
             raise Interrupted(f"{at}; `comsd resume {run.path}` continues", stop.signal)
 
 
 def load(run: Run | Path | str) -> Run:
     """Open a run to use its policy."""
-    return run if isinstance(run, Run) else Run(run)
+    return run if isinstance(run, Run) else Run(as_path("run", run))
+
+
+# --- what is said of arguments of the wrong kind --------------------------------------------------
+
+
+def as_path(name: str, value: object) -> Path:
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else value
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise InputError(f"{name} is {shown(value)}; it must be a path")
+    return Path(text)
+
+
+def as_flag(name: str, value: object) -> bool:
+    flag = value.item() if isinstance(value, np.bool_) else value
+    check_value(name, flag, bool, {})
+    return bool(flag)
+
+
+def check_report(report: object) -> None:
+    if not callable(report):
+        raise InputError(f"report is {shown(report)}; it must be a function of a text")
+
+
+def use_machine(run: Run, threads: int | None, device: str | None = None) -> None:
+    """What the user says in place of the run's own threads and device."""
+    for name, value in (("threads", threads), ("device", device)):
+        if value is not None:
+            run.config = run.config.derive(f"run.{name}", value, "you")
+
+
+# --- looking at runs ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -199,6 +251,7 @@ def evaluate(
     random_start: bool = False,
     out: Path | str | None = None,
     report: Report = silent,
+    threads: int | None = None,
 ) -> Evaluation:
     """Roll out the skills from several starts each, measure and draw.
 
@@ -208,7 +261,9 @@ def evaluate(
     figures go there, too.
     """
     opened = load(run)
-    folder = output_folder(None if out is None else Path(out), opened.folder)
+    greedy, random_start = as_flag("greedy", greedy), as_flag("random_start", random_start)
+    folder = output_folder(None if out is None else as_path("out", out), opened.folder)
+    use_machine(opened, threads)
     prepare(opened.config.run)
     evaluator = make_evaluator(opened, Options(starts, skills, steps, xy, greedy, random_start))
     with readable_failures(opened.path), shown_progress(evaluator, report):
@@ -251,7 +306,8 @@ def analyse(
     `sweep` is the one drawn as trajectories and, of robots, as strips of poses and filmed; all of
     them are measured. The other options are those of `evaluate`.
     """
-    opened = load(run)
+    opened, video = load(run), as_flag("video", video)
+    check_report(report)
     if not opened.pretrains:
         raise InputError(
             f"analyse is for skills and {opened.path} is a run on the task {opened.spec.name}: "
@@ -259,7 +315,7 @@ def analyse(
         )
     prepare(opened.config.run)
     evaluator = make_skill_evaluator(opened, Options(starts, skills, steps, xy))
-    folder = output_folder(None if out is None else Path(out), opened.folder / "analysis")
+    folder = output_folder(None if out is None else as_path("out", out), opened.folder / "analysis")
     with readable_failures(opened.path), shown_progress(evaluator, report):
         return analyse_skills(evaluator, folder, sweep, video, report)
 
@@ -287,3 +343,12 @@ def explore(
             raise InputError(f"out {out} cannot be created: {error.strerror}") from None
     with readable_failures(opened.path):
         return write_page(opened, folder, name, skills, starts, report)
+
+
+def report(directory: Path | str, *, out: Path | str | None = None) -> Path:
+    """The page about a directory of `comsd reproduce` or `comsd sweep`; returns its path."""
+    place = as_path("directory", directory)
+    folder = None if out is None else as_path("out", out)
+    if (place / SWEEP_FILE).exists():
+        return write_sweep_report(place, folder)[0]
+    return write_report(place, folder)

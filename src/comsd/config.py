@@ -44,7 +44,7 @@ def setting(
     high: float | None = None,
     above: float | None = None,
 ) -> T:
-    """A dataclass field: low <= value <= high, or above < value."""
+    """A dataclass field: low <= value <= high, or above < value; numbers end at LARGEST anyway."""
     limits = {"low": low, "high": high, "above": above}
     return field(default=default, metadata={"help": help, "source": source, **limits})
 
@@ -57,7 +57,7 @@ class Settings:
         hints = get_type_hints(type(self))
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
-            if isinstance(value, np.generic):  # a number out of an array
+            if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:  # out of an array
                 value = value.item()
             check_value(f.name, value, hints[f.name], f.metadata)
             value = float(value) if hints[f.name] is float else value  # 1 is as good as 1.0
@@ -72,21 +72,41 @@ KINDS: dict[Any, tuple[str, Any]] = {
 }
 
 
+LONGEST = 4096  # characters of a text
+LARGEST = 10**12  # of all numbers for which no limit is given
+
+
+def shown(value: object) -> str:
+    """A value in a message: short, in one line."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits
+        text = "a number that is too long to be written"
+    return text if len(text) <= 100 else f"{text[:80]}..."
+
+
 def check_value(name: str, value: Any, expected: Any, limits: Mapping[str, Any]) -> None:
     """Raise InputError unless a value has its type and is in its range."""
     if expected in KINDS:
         kind, types = KINDS[expected]
         fits = isinstance(value, types) and isinstance(value, bool) == (expected is bool)
-        if not fits or (expected is float and not math.isfinite(value)):
-            raise InputError(f"{name} is {value!r}; it must be {kind}")
-    elif (choices := get_args(expected)) and value not in choices:
-        raise InputError(f"{name} is {value!r}; allowed: {', '.join(map(str, choices))}")
+        if not fits or (isinstance(value, float) and not math.isfinite(value)):
+            raise InputError(f"{name} is {shown(value)}; it must be {kind}")
+        if isinstance(value, str) and ("\0" in value or len(value) > LONGEST):
+            raise InputError(f"{name} is {shown(value)}; it must be a text of a line")
+    elif (choices := get_args(expected)) and not (isinstance(value, str) and value in choices):
+        raise InputError(f"{name} is {shown(value)}; allowed: {', '.join(map(str, choices))}")
+    if expected not in (int, float) or isinstance(value, str):
+        return
     low, high, above = (limits.get(key) for key in ("low", "high", "above"))
-    if (low is not None and not value >= low) or (high is not None and not value <= high):
-        bounds = f"at least {low}" if high is None else f"between {low} and {high}"
-        raise InputError(f"{name} is {value}; it must be {bounds}")
+    if (low is not None and value < low) or (high is not None and value > high):
+        both = f"between {low} and {high}" if low is not None else f"at most {high}"
+        bounds = f"at least {low}" if high is None else both
+        raise InputError(f"{name} is {shown(value)}; it must be {bounds}")
     if above is not None and not value > above:
-        raise InputError(f"{name} is {value}; it must be greater than {above}")
+        raise InputError(f"{name} is {shown(value)}; it must be greater than {above}")
+    if not -LARGEST <= value <= LARGEST:
+        raise InputError(f"{name} is {shown(value)}; it must be at most {LARGEST}")
 
 
 @dataclass(frozen=True)
@@ -102,7 +122,9 @@ class RunSettings(Settings):
     space: Literal["one-hot", "box", "sphere", "none"] = setting(
         "one-hot", "kind of skill space", "paper"
     )
-    skills: int = setting(10, "number of skills, or of dimensions of the skill", "paper", low=0)
+    skills: int = setting(
+        10, "number of skills, or of dimensions of the skill", "paper", low=0, high=10_000
+    )
     agent: str = setting("ddpg", "the agent: ddpg, ppo or sac", "default")
     pixels: bool = setting(False, "observe images in place of states; docs/pixels.md", "default")
     seed: int = setting(0, "seed of all randomness", "default", low=0)
@@ -120,11 +142,15 @@ class RunSettings(Settings):
     evaluate_every: int = setting(
         125_000, "environment steps between lines of evaluations.csv", "ours", low=1
     )
-    rollouts: int = setting(100, "evaluation: per skill in mazes, episodes on tasks", "ours", low=1)
-    starts: int = setting(
-        12, "evaluation: starts per skill, but in mazes and on tasks", "ours", low=2
+    rollouts: int = setting(
+        100, "evaluation: per skill in mazes, episodes on tasks", "ours", low=1, high=10_000
     )
-    rollout_steps: int = setting(500, "evaluation: steps from each start", "ours", low=1)
+    starts: int = setting(
+        12, "evaluation: starts per skill, but in mazes and on tasks", "ours", low=2, high=10_000
+    )
+    rollout_steps: int = setting(
+        500, "evaluation: steps from each start", "ours", low=1, high=1_000_000
+    )
     checkpoint_every: int = setting(125_000, "environment steps between checkpoints", "ours", low=1)
     tensorboard: bool = setting(False, "also write TensorBoard files; needs the extra", "ours")
 
@@ -180,11 +206,11 @@ class Config:
 
 
 def choose(field_name: str, value: str, allowed: Mapping[str, T]) -> T:
-    if value not in list(allowed):
-        near = difflib.get_close_matches(str(value), allowed, 1)
+    if not isinstance(value, str) or value not in allowed:
+        near = difflib.get_close_matches(shown(value).strip("'"), allowed, 1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise InputError(
-            f"{field_name} is {value!r}{hint}; allowed: {', '.join(allowed) or 'none'}"
+            f"{field_name} is {shown(value)}{hint}; allowed: {', '.join(allowed) or 'none'}"
         )
     return allowed[value]
 

@@ -32,6 +32,11 @@ class UnknownEnvError(InputError):
     """An environment or reward that is not installed here or whose file has not been given."""
 
 
+def printable(text: str) -> str:
+    """Names of files may hold anything; no terminal or page is to obey it."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 @contextmanager
 def readable_failures(run: Path) -> Iterator[None]:
     """Failures of a run on its way, with what is left and what to do."""

@@ -28,7 +28,11 @@ class OffPolicyConfig(Settings):
     """Settings of every agent that learns from replayed transitions."""
 
     hidden: int = setting(
-        1024, "width of the hidden layers", "URLB's code, which the paper follows", low=1
+        1024,
+        "width of the hidden layers",
+        "URLB's code, which the paper follows",
+        low=1,
+        high=65_536,
     )
     discount: float = setting(0.99, "gamma", "paper, hyper-parameter table", low=0, high=1)
     encoder_from: EncoderFrom = setting(

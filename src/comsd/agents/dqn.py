@@ -32,7 +32,7 @@ OURS = "ours"
 @dataclass(frozen=True)
 class DQNConfig(OffPolicyConfig):
     candidates: int = setting(16, "skills to choose among", OURS, low=2, high=4096)
-    hidden: int = setting(256, "width of the two hidden layers", OURS, low=1)
+    hidden: int = setting(256, "width of the two hidden layers", OURS, low=1, high=65_536)
     lr: float = setting(3e-4, "learning rate", OURS, above=0)
     epsilon: float = setting(0.1, "share of random choices in the end", OURS, low=0, high=1)
     epsilon_updates: int = setting(1200, "updates over which it falls from 1", OURS, low=1)

@@ -36,11 +36,13 @@ CODE = "authors' maze code"
 
 @dataclass(frozen=True)
 class PPOConfig(Settings):
-    hidden: int = setting(128, "width of the two hidden layers of policy and value", CODE, low=1)
+    hidden: int = setting(
+        128, "width of the two hidden layers of policy and value", CODE, low=1, high=65_536
+    )
     lr: float = setting(3e-4, "learning rate", CODE, above=0)
     adam_eps: float = setting(1e-5, "epsilon of Adam", "usual for PPO; authors' code 1e-3", above=0)
-    epochs: int = setting(4, "passes over each cycle's data", CODE, low=1)
-    minibatches: int = setting(10, "minibatches per pass", CODE, low=1)
+    epochs: int = setting(4, "passes over each cycle's data", CODE, low=1, high=1000)
+    minibatches: int = setting(10, "minibatches per pass", CODE, low=1, high=100_000)
     discount: float = setting(0.99, "gamma", CODE, low=0, high=1)
     gae_lambda: float = setting(0.98, "lambda of the advantage estimate", CODE, low=0, high=1)
     clip: float = setting(0.2, "clip range of the probability ratio", CODE, above=0)

@@ -35,6 +35,7 @@ EVALUATE = [
     Option("--greedy", bool, "mazes: mean actions instead of sampled ones"),
     Option("--random-start", bool, "mazes: start anywhere in the start cell"),
     Option("--out", Path, "directory of the figures and the picture", "the picture: RUN"),
+    Option("--threads", int, "CPU threads", "the run's"),
 ]
 
 
@@ -58,6 +59,7 @@ def evaluate(argv: list[str]) -> None:
         greedy="--greedy" in given,
         random_start="--random-start" in given,
         out=given.get("--out"),
+        threads=given.get("--threads"),
         report=say,
     )
     if "--json" in given:

@@ -166,8 +166,13 @@ finetune, combine = partial(adapt, "finetune"), partial(adapt, "combine")
 
 
 def resume(argv: list[str]) -> None:
-    options = [Option("--steps", int, "train to this many steps, if finished too")]
+    options = [
+        Option("--steps", int, "train to this many steps, if finished too"),
+        Option("--threads", int, "CPU threads, this time", "the run's"),
+        Option("--device", str, "torch device, this time", "the run's"),
+    ]
     about = "RUN is the directory of the run."
     place, given = read_arguments(argv, "comsd resume RUN", options, about)
-    run = comsd.resume(place, say, steps=given.get("--steps"))
+    changes = {name.removeprefix("--"): value for name, value in given.items()}
+    run = comsd.resume(place, say, **changes)
     say(f"done: {run.reached:,} steps; `comsd evaluate {run.path}` shows what it does")

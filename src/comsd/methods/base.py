@@ -25,7 +25,11 @@ class MethodConfig(Settings):
     """Settings every method has; subclasses add their own."""
 
     hidden: int = setting(
-        1024, "width of the hidden layers", "CIC's code, which the paper follows", low=1
+        1024,
+        "width of the hidden layers",
+        "CIC's code, which the paper follows",
+        low=1,
+        high=65_536,
     )
     lr: float = setting(1e-4, "learning rate of the representation", "paper, table", above=0)
     reward_after: bool = setting(

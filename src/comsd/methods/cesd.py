@@ -35,7 +35,9 @@ CODE, MAZE = "CeSD's code", "as the other methods in the maze"
 class CeSDConfig(ContrastiveConfig):
     weight: float = setting(1.0, "weight of the constraint reward (Eq. 6)", CODE, low=0)
     sharpness: float = setting(0.1, "temperature of the prototypes (Eq. 2)", CODE, low=0.03)
-    rounds: int = setting(6, "Sinkhorn iterations (Eq. 3)", "CeSD's code, for Walker", low=1)
+    rounds: int = setting(
+        6, "Sinkhorn iterations (Eq. 3)", "CeSD's code, for Walker", low=1, high=1000
+    )
     outside: Literal["credit", "nothing"] = setting(
         "credit", "outside its skill's partition a row earns for that one's skill, or nothing", CODE
     )

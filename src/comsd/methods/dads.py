@@ -34,7 +34,9 @@ RATIO_BOUND = 50.0  # of log q(s' | s, z_l) - log q(s' | s, z), from DADS's code
 class DADSConfig(MethodConfig):
     conditioned: bool = setting(True, "predict s' - s from (s, z); off: s' from z alone", "paper")
     variance: float = setting(1.0, "v, the fixed variance of q", METRA, above=0)
-    alternatives: int = setting(100, "skills to compare with, if continuous", CODE, low=1)
+    alternatives: int = setting(
+        100, "skills to compare with, if continuous", CODE, low=1, high=10_000
+    )
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": sourced(EDL, hidden=128, lr=1e-3, conditioned=False, variance=0.5),

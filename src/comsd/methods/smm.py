@@ -32,11 +32,13 @@ URLB = "URLB's code"
 
 @dataclass(frozen=True)
 class SMMConfig(MethodConfig):
-    hidden: int = setting(1024, "width of the discriminator's hidden layers", URLB, low=1)
+    hidden: int = setting(
+        1024, "width of the discriminator's hidden layers", URLB, low=1, high=65_536
+    )
     lr: float = setting(1e-3, "learning rate of the discriminator", URLB, above=0)
-    vae_hidden: int = setting(150, "width of the VAE's hidden layers", URLB, low=1)
+    vae_hidden: int = setting(150, "width of the VAE's hidden layers", URLB, low=1, high=65_536)
     vae_lr: float = setting(1e-2, "learning rate of the VAE", URLB, above=0)
-    code: int = setting(128, "dimensions of the VAE's code", URLB, low=1)
+    code: int = setting(128, "dimensions of the VAE's code", URLB, low=1, high=65_536)
     beta: float = setting(0.5, "weight of the KL divergence (Eq. 3)", URLB, low=0)
     density_weight: float = setting(1.0, "weight of the density's term (Eq. 1)", URLB, low=0)
     skill_weight: float = setting(1.0, "weight of the discriminator's term (Eq. 1)", URLB, low=0)

@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
-from comsd.errors import InputError
+from comsd.errors import InputError, printable
 from comsd.files import Folder, output_folder
 from comsd.reproduction.collect import FinishedRun, commit_of, find_runs, requested_exhibits
 from comsd.reproduction.exhibits import EXHIBITS, Shown
@@ -89,11 +89,11 @@ def overview(runs: list[FinishedRun], excluded: list[str], folder: Path) -> str:
         rows.append(f"<tr><td>{stage}<td>{html.escape(env)}<td>{html.escape(arms)}")
     commits = sorted({commit_of(r.run) for r in runs})
     parts = ["<table><tr><th>stage<th>environment<th>finished runs by arm", *rows, "</table>"]
-    parts.append(f"<p>Code: {html.escape(', '.join(commits))}.")
+    parts.append(f"<p>Code: {html.escape(printable(', '.join(commits)))}.")
     if links := explorer_links(runs, folder):
         parts.append(f"<p>Skills to look at: {links}.")
     if excluded:
-        parts.append(f"<p>Not counted: {html.escape(', '.join(excluded))}.")
+        parts.append(f"<p>Not counted: {html.escape(printable(', '.join(excluded)))}.")
     return "\n".join(parts)
 
 

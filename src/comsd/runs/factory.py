@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from comsd.adaptation import (
     CombineSettings,
@@ -33,7 +34,7 @@ from comsd.frame_replay import FrameReplay
 from comsd.methods.base import Method, MethodConfig
 from comsd.registry import AGENTS, env_spec, method_class
 from comsd.skills import SPACES, SkillSpace
-from comsd.training.checks import check_device, check_disk
+from comsd.training.checks import check_device, check_disk, check_networks
 from comsd.training.off_policy import frame_layout
 from comsd.training.trainer import Trainer, TrainSettings
 from comsd.types import ObsSpec
@@ -109,11 +110,14 @@ def check_body(config: Config, source: SourceRun) -> None:
         )
 
 
-def check_possible(config: Config, env: Env, folder: Path) -> None:
+def check_possible(config: Config, source: SourceRun | None, env: Env, folder: Path) -> None:
     """Say now what would fail later: device, memory, compiler, an extra that is not installed."""
     check_device(config.run)
     if env.obs_spec.dtype == "uint8" and not config.run.pixels:
         raise InputError(f"env {config.run.env!r} shows images; allowed: observations of numbers")
+    sized = sized_networks(config, source, env)
+    if sized is not None:
+        check_networks(config, env, *sized)
     AGENTS[config.run.agent].check(config, make_space(config), env)
     if config.run.pixels:
         check_disk(frame_layout(config, make_space(config), env), folder)
@@ -121,6 +125,18 @@ def check_possible(config: Config, env: Env, folder: Path) -> None:
         raise InputError(
             "tensorboard is True but needs the extra: pip install 'comsd[tensorboard]'"
         )
+
+
+def sized_networks(
+    config: Config, source: SourceRun | None, env: Env
+) -> tuple[nn.Module, nn.Module] | None:
+    """Agent and method without memory for their weights; None for what cannot do without."""
+    meta = torch.device("meta")
+    try:
+        agent = make_agent(config, source, env, meta)
+        return agent, make_method(config, agent.encoder.spec, meta)
+    except (RuntimeError, NotImplementedError, TypeError, ValueError):
+        return None
 
 
 def critic_form(config: Config, source: SourceRun | None) -> str:

@@ -248,12 +248,13 @@ class Run:
 
     def extend(self, steps: int) -> None:
         """Let it train to another number of steps."""
-        if steps < self.reached:
+        config = self.config.derive("run.steps", steps, "you")
+        if config.run.steps < self.reached:
             raise InputError(f"steps is {steps}; run {self.path} is at {self.reached} already")
         with take_lock(self.folder):
             if self.reached:  # what cannot go on would stay unfinished for good
                 checkpoint.latest(self.checkpoints, check=self._check_tables)
-            self.config = self.config.derive("run.steps", steps, "you")
+            self.config = config
             self._record(config=self.config.to_json(), sources=self.config.sources)
 
     # --- writing ------------------------------------------------------------------------------
@@ -271,6 +272,7 @@ class Run:
             "checksums": {name: checksum for name, (_, checksum) in seals.items()},
             "seconds": state.seconds,
             "evaluation_due": state.evaluation_due,
+            "began_at": state.began_at,
             "versions": provenance(),
         }
         self.folder.sync()
@@ -298,7 +300,8 @@ class Run:
         run = state["run"]
         try:
             trainer.load_state_dict(state)
-            remembered = TrainingState(run["seconds"], bool(run.get("evaluation_due", False)))
+            due, began_at = bool(run.get("evaluation_due", False)), run.get("began_at")
+            remembered = TrainingState(float(run["seconds"]), due, began_at and int(began_at))
             before, now = dict(run.get("versions", {})), provenance()
         except Exception:  # anything may be wrong with what somebody else has put together
             raise self._unfit() from None

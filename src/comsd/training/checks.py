@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeGuard
 
 import torch
+from torch import nn
 
 from comsd.agents.ppo import PPOConfig
 from comsd.config import Config, RunSettings
@@ -41,6 +44,10 @@ def check_off_policy(config: Config, space: SkillSpace, env: Env) -> None:
         raise InputError(
             f"steps is {config.run.steps}; it must be more than train.random_steps "
             f"{c.random_steps}, after which learning begins"
+        )
+    if config.run.steps < c.update_every:
+        raise InputError(
+            f"train.update_every is {c.update_every}; it must be at most steps {config.run.steps}"
         )
     check_memory(frame_layout(config, space, env) if config.run.pixels else layout(c, space, env))
     if getattr(config.agent, "compile", False):
@@ -76,11 +83,19 @@ def check_on_policy(config: Config, _: SkillSpace, env: Env) -> None:
 
 def check_device(settings: RunSettings) -> None:
     """Raise InputError unless the device is there and has the precision."""
+    cores = os.cpu_count() or 1
+    if settings.threads > cores:
+        raise InputError(
+            f"threads is {settings.threads}; this machine has {cores} cores, so it must be at most "
+            f"{cores} (--threads chooses)"
+        )
     device = torch.device(settings.device)
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError):
-        raise InputError(f"device is {settings.device!r}, but torch finds none here") from None
+        raise InputError(
+            f"device is {settings.device!r}, but torch finds none here; allowed: cpu"
+        ) from None
     if settings.precision == "bf16" and not has_bf16(device):
         raise InputError(
             f"precision is 'bf16', but this {settings.device} has no instructions for it; "
@@ -117,6 +132,56 @@ def free_memory() -> int | None:
         return int(fields["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
         return None
+
+
+def check_networks(config: Config, env: Env, agent: nn.Module, method: nn.Module) -> None:
+    """Raise InputError where weights, gradients, Adam's averages and a batch would not fit.
+
+    The networks are on the device `meta`: their sizes are known, but no memory is taken.
+    """
+    free = free_memory()
+    if free is None:
+        return
+    tensors = {"agent": agent.state_dict().values(), "method": method.state_dict().values()}
+    weights = {group: 4 * sum(t.nbytes for t in own) for group, own in tensors.items()}
+    widths = [m.out_features for net in (agent, method) for m in net.modules() if is_linear(m)]
+    pairs = isinstance(config.method, MethodConfig) and bool(config.method.rows_needed())
+    name, rows, parts = batch_rows(config, env)
+
+    def needed(rows: int) -> int:
+        return 8 * rows * (sum(widths) + 4 * env.obs_spec.dim) + 4 * (rows // parts) ** 2 * pairs
+
+    if sum(weights.values()) > free:
+        group = max(weights, key=lambda group: weights[group])
+        settings = getattr(config, group)
+        hidden = getattr(settings, "hidden", 0)
+        most = int(hidden * math.sqrt(free / sum(weights.values())))
+        what, value = f"{group}.hidden", hidden
+    elif needed(rows) > free:
+        most, what, value = rows, name, getattr(config.train, name.removeprefix("train."))
+        while needed(most) > free:
+            most = int(most * 0.9)
+        most = most * value // rows
+    else:
+        return
+    total = (sum(weights.values()) + needed(rows)) / 1e9
+    raise InputError(
+        f"{what} is {value}: the networks and a batch need {total:.1f} GB of memory and "
+        f"{free / 1e9:.1f} GB are free; it must be at most {most}"
+    )
+
+
+def is_linear(module: nn.Module) -> TypeGuard[nn.Linear]:
+    return isinstance(module, nn.Linear)
+
+
+def batch_rows(config: Config, env: Env) -> tuple[str, int, int]:
+    """The setting that says how many rows are in memory, their number, and their minibatches."""
+    if isinstance(config.train, OffPolicySettings):
+        return "train.batch_size", config.train.batch_size, 1
+    assert isinstance(config.agent, PPOConfig)
+    assert isinstance(config.train, OnPolicySettings)
+    return "train.envs", config.train.envs * env.horizon, config.agent.minibatches
 
 
 def check_disk(layout: FrameLayout, folder: Path) -> None:

@@ -34,15 +34,19 @@ PAPER, CODE = "paper, hyper-parameter table", "URLB's code, which the paper foll
 class OffPolicySettings(TrainSettings):
     """How experience is gathered and replayed."""
 
-    batch_size: int = setting(1024, "transitions per update", PAPER, low=2)
+    batch_size: int = setting(1024, "transitions per update", PAPER, low=2, high=1_000_000)
     replay: int = setting(1_000_000, "transitions kept", PAPER, low=1)
-    n_step: int = setting(3, "steps from s to s' in a sampled transition", PAPER, low=1)
+    n_step: int = setting(3, "steps from s to s' in a sampled transition", PAPER, low=1, high=1000)
     one_skill: bool = setting(False, "sample no window in which the skill changes", CODE)
     hold: int = setting(50, "steps for which a skill is held, per episode anew", PAPER, low=1)
     random_steps: int = setting(4000, "first steps, of random actions, no learning", PAPER, low=0)
     update_every: int = setting(2, "environment steps per update", PAPER, low=1)
     representation_steps: int = setting(
-        1, "steps of the representation per update, each on a batch of its own", CODE, low=1
+        1,
+        "steps of the representation per update, each on a batch of its own",
+        CODE,
+        low=1,
+        high=1000,
     )
     representation_every: int = setting(
         1, "updates of the agent per step of the representation", CODE, low=1
@@ -123,11 +127,13 @@ class OffPolicyTrainer(Trainer):
 
     # --- learning -----------------------------------------------------------------------------
 
-    def train_step(self) -> Metrics:
+    def train_step(self) -> Metrics | None:
         every, before = self.settings.update_every, self.steps
-        self.agent.set_step(self.steps)
-        while self.steps // every == before // every:
+        self.agent.set_step(self.steps if self.began_at is None else self.began_at)
+        while self.steps // every == before // every and self.steps < self.until:
             self.collect_step()
+            if self.stopped() and self.steps // every == before // every:
+                return None
         metrics: Metrics = {}
         enough = self.replay.has_window(self.settings.n_step)
         if self.steps >= self.settings.random_steps and enough:

@@ -24,7 +24,9 @@ from comsd.types import Batch, Metrics
 class OnPolicySettings(TrainSettings):
     """How experience is gathered."""
 
-    envs: int = setting(50, "episodes per cycle, run side by side", "authors' maze code", low=1)
+    envs: int = setting(
+        50, "episodes per cycle, run side by side", "authors' maze code", low=1, high=10_000
+    )
 
 
 class OnPolicyTrainer(Trainer):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import os
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -18,7 +21,8 @@ from comsd.errors import RunError
 from comsd.methods.base import Method
 from comsd.nn import load_optimizer, optimizer_state, use_bf16
 from comsd.training.logger import Logger
-from comsd.training.signals import Stop
+from comsd.training.rollout import StopFn, never
+from comsd.training.signals import Overdue, Stop
 from comsd.types import Array, Metrics
 
 
@@ -26,7 +30,9 @@ from comsd.types import Array, Metrics
 class TrainSettings(Settings):
     """What all trainers have."""
 
-    envs: int = setting(1, "environments that run side by side", "one, as in the papers", low=1)
+    envs: int = setting(
+        1, "environments that run side by side", "one, as in the papers", low=1, high=10_000
+    )
 
 
 class Trainer(ABC):
@@ -48,6 +54,9 @@ class Trainer(ABC):
         self.rngs = {name: np.random.default_rng(seed) for name, seed in rngs.items()}
         self.steps = 0  # of the environments
         self.restarts: list[int] = []  # steps at which a resumed run had to begin episodes anew
+        self.until = sys.maxsize  # steps at which training ends
+        self.stopped: StopFn = never
+        self.began_at: int | None = None  # the step at which this step of training began
         if precision == "bf16":
             use_bf16(agent)
             use_bf16(method)
@@ -58,10 +67,11 @@ class Trainer(ABC):
         return None
 
     @abstractmethod
-    def train_step(self) -> Metrics:
+    def train_step(self) -> Metrics | None:
         """Gather and learn once; may raise RunError if a number is not finite.
 
-        Nothing is returned before learning begins.
+        No metrics are returned before learning begins. None: stopped on the way, where the next
+        call goes on.
         """
 
     def diagnostics(self) -> Metrics:
@@ -98,7 +108,7 @@ class Trainer(ABC):
         torch.set_rng_state(training["random"]["torch_rng"])
         if self.on_cuda and training["random"]["cuda_rng"]:
             torch.cuda.set_rng_state(training["random"]["cuda_rng"][0], self.device)
-        self.steps, self.restarts = training["steps"], training.get("restarts", [])
+        self.steps, self.restarts = int(training["steps"]), training.get("restarts", [])
         if fresh is not None:
             self.restarts = [*self.restarts, self.steps]
         return fresh
@@ -116,6 +126,7 @@ class TrainingState:
 
     seconds: float = 0.0  # of training so far
     evaluation_due: bool = False  # put off because a signal came
+    began_at: int | None = None  # step at which the training step began that a signal cut in two
 
 
 Save = Callable[[Trainer, TrainingState], object]
@@ -123,7 +134,7 @@ Save = Callable[[Trainer, TrainingState], object]
 
 def prepare(settings: RunSettings) -> None:
     """Process-wide settings of a run."""
-    torch.set_num_threads(settings.threads)
+    torch.set_num_threads(min(settings.threads, os.cpu_count() or 1))
     torch.set_flush_denormal(True)  # Adam's moments of dead units decay into slow denormals
 
 
@@ -142,28 +153,39 @@ class TrainingLoop:
         self.evaluate, self.save, self.stop, self.state = evaluate, save, stop, state
         self.began = time.monotonic() - state.seconds
         self.saved_at: int | None = trainer.steps
+        self.abandoned = False  # what is in memory is no state to go on from
+        trainer.until, trainer.stopped = settings.steps, stop.requested
 
     def run(self, *, evaluate_first: bool) -> None:
         """To the configured number of steps, or until a signal comes; saved either way."""
-        if self.state.evaluation_due or (self.trainer.steps == 0 and evaluate_first):
-            self.run_evaluation()
-            self.saved_at = None  # what is on disk does not know of it
-        while self.trainer.steps < self.settings.steps and not self.stop.requested():
-            self.advance()
+        try:
+            if self.state.evaluation_due or (self.trainer.steps == 0 and evaluate_first):
+                self.run_evaluation()
+                self.saved_at = None  # what is on disk does not know of it
+            while self.trainer.steps < self.settings.steps and not self.stop.requested():
+                self.advance()
+        except Overdue:
+            self.abandoned = True
+            return
         if self.trainer.steps > 0 and self.trainer.steps != self.saved_at:
             self.checkpoint()
 
     @property
     def unfinished(self) -> bool:
-        return self.trainer.steps < self.settings.steps or self.state.evaluation_due
+        short = self.trainer.steps < self.settings.steps
+        return short or self.state.evaluation_due or self.abandoned
 
     def advance(self) -> None:
         """One step of training, and whatever is due after it."""
-        trainer, settings, before = self.trainer, self.settings, self.trainer.steps
+        trainer, settings, began_at = self.trainer, self.settings, self.state.began_at
+        before = trainer.began_at = trainer.steps if began_at is None else began_at
         try:
             metrics = trainer.train_step()
         except RunError as error:
             raise RunError(f"stopped at step {trainer.steps}: {error}") from None
+        self.state.began_at = before if metrics is None else None
+        if metrics is None:
+            return
         done = trainer.steps >= settings.steps
 
         def due(every: int) -> bool:
@@ -172,6 +194,9 @@ class TrainingLoop:
         if metrics and due(settings.log_every):
             metrics |= trainer.diagnostics()
             values = {name: float(value.mean()) for name, value in metrics.items()}
+            if broken := [name for name, value in values.items() if not math.isfinite(value)]:
+                why = f"{broken[0]} is NaN or infinite"
+                raise RunError(f"stopped at step {trainer.steps}: {why}")
             self.logger.log_metrics(trainer.steps, values, self.seconds())
         if due(settings.evaluate_every):
             self.run_evaluation()
@@ -188,7 +213,8 @@ class TrainingLoop:
 
     def checkpoint(self) -> None:
         self.state.seconds = self.seconds()
-        self.save(self.trainer, self.state)
+        with self.stop.held_off():
+            self.save(self.trainer, self.state)
         self.saved_at = self.trainer.steps
 
     def seconds(self) -> float:

@@ -1,0 +1,366 @@
+"""Limits, seals, arguments of the wrong kind, stopping: one sentence each, and nothing lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import comsd
+from comsd import checkpoint
+from comsd.cli import main
+from comsd.config import RunSettings
+from comsd.errors import InputError, Interrupted, RunError, printable
+from comsd.files import seal
+from comsd.methods.diayn import DIAYN
+from comsd.registry import AGENTS, METHODS
+from comsd.runs.run import Run
+from comsd.training.off_policy import OffPolicyTrainer
+from comsd.training.on_policy import OnPolicyTrainer
+from processes import call
+
+SMOKE: dict[str, Any] = {"env": "maze-tree", "preset": "smoke", "skills": 3}
+DDPG: dict[str, Any] = {**SMOKE, "agent": "ddpg"}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("finished") / "run"
+    comsd.pretrain("comsd", run=path, **SMOKE)
+    return path
+
+
+@pytest.fixture
+def run_copy(finished: Path, tmp_path: Path) -> Path:
+    shutil.copytree(finished, tmp_path / "run")
+    return tmp_path / "run"
+
+
+# --- ranges and sizes -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [10**20, 10**400, 10**5000, -(10**20), 1e300], ids=list("abcde"))
+def test_no_number_is_without_an_upper_end(value: float) -> None:
+    groups = [RunSettings, *(m.config_class for m in METHODS.values())]
+    groups += [kind for a in AGENTS.values() for kind in (a.config_class, a.train_settings)]
+    tried = 0
+    for group in groups:
+        for field in dataclasses.fields(group):
+            if field.type in ("int", "float") and (field.type == "float" or isinstance(value, int)):
+                tried += 1
+                with pytest.raises(InputError, match=f"{field.name} is .*; it must be ") as said:
+                    group(**{field.name: value})
+                assert len(str(said.value)) < 250
+    assert tried > 50
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"agent": {"hidden": 60_000}}, r"agent.hidden is 60000: .* GB are free; .* at most \d+"),
+        ({"method": {"hidden": 60_000}}, r"method.hidden is 60000: .* GB are free; .* at most \d+"),
+        ({"train": {"batch_size": 900_000}}, r"batch_size is 900000: .* it must be at most \d+"),
+        ({"train": {"replay": 10**11}}, r"replay is 100000000000: it needs .* at most \d+"),
+        ({"train": {"update_every": 5000}, "steps": 3000}, "must be at most steps 3000"),
+    ],
+)
+def test_sizes_are_refused_before_anything_is_allocated(
+    settings: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    given = {**DDPG, **settings, "agent": {"name": "ddpg", **settings.get("agent", {})}}
+    with pytest.raises(InputError, match=message):
+        comsd.pretrain("comsd", run=tmp_path / "run", **given)
+    assert not (tmp_path / "run").exists()
+
+
+def test_steps_are_honoured_whatever_the_rhythm_of_updates(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {**DDPG, "steps": 1500, "train": {"update_every": 1000}}
+    run = comsd.pretrain("comsd", run=tmp_path / "run", **settings)
+    assert run.reached == 1500
+
+
+def test_resources_of_another_machine_can_be_replaced(run_copy: Path) -> None:
+    record = json.loads((run_copy / "config.json").read_text())
+    record["config"]["run"] |= {"threads": 1000, "device": "cuda:7"}
+    del record["seal"]
+    (run_copy / "config.json").write_text(json.dumps(record))
+    assert comsd.evaluate(run_copy).step == 2000
+    with pytest.raises(InputError, match=r"threads is 1000; this machine has \d+ cores"):
+        comsd.resume(run_copy)
+    with pytest.raises(InputError, match="device is 'cuda:7', but torch finds none"):
+        comsd.resume(run_copy, threads=1)
+    assert comsd.resume(run_copy, threads=1, device="cpu", steps=2500).reached == 2500
+
+
+# --- seals ------------------------------------------------------------------------------------
+
+
+def flip(file: Path, at: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[at] ^= 1
+    file.write_bytes(data)
+
+
+def test_every_flipped_bit_of_the_config_is_seen(run_copy: Path) -> None:
+    file = run_copy / "config.json"
+    whole, before = file.read_bytes(), comsd.load(run_copy).config
+    for at in range(0, len(whole), 7):
+        flip(file, at)
+        with pytest.raises((InputError, RunError), match=r"config\.json"):
+            comsd.load(run_copy)
+        file.write_bytes(whole)
+    assert comsd.load(run_copy).config == before
+
+
+def test_tables_are_sealed_at_every_checkpoint(run_copy: Path, finished: Path) -> None:
+    whole = (finished / "evaluations.csv").read_bytes()
+    file = run_copy / "evaluations.csv"
+    flip(file, len(whole) - 4)  # after the older checkpoint
+    with pytest.raises(RunError, match=r"evaluations\.csv is damaged: its checksum"):
+        Run(run_copy).evaluations.rows()
+    said: list[str] = []
+    comsd.resume(run_copy, said.append)  # from the older one, exactly
+    assert "evaluations.csv is damaged" in said[0]
+    assert file.read_bytes() == whole
+    flip(file, 12)
+    with pytest.raises(RunError, match=r"evaluations\.csv is damaged: its checksum"):
+        comsd.resume(run_copy)
+
+
+def test_damage_after_the_last_checkpoint_is_cut_off(run_copy: Path, finished: Path) -> None:
+    with (run_copy / "metrics.csv").open("ab") as file:
+        file.write(b"2100,\xff\xfe broken")
+    assert len(Run(run_copy).metrics.rows()) == len(Run(finished).metrics.rows())
+    comsd.resume(run_copy)
+    assert (run_copy / "metrics.csv").read_bytes() == (finished / "metrics.csv").read_bytes()
+
+
+def test_runs_of_before_the_seals_still_load(run_copy: Path) -> None:
+    record = json.loads((run_copy / "config.json").read_text())
+    del record["seal"]
+    (run_copy / "config.json").write_text(json.dumps(record))
+    for place in checkpoint.found(run_copy / "checkpoints"):
+        change_state(place, lambda state: state["run"].pop("checksums"))
+    assert comsd.evaluate(run_copy).step == 2000
+    assert comsd.resume(run_copy, steps=2500).finished
+    (run_copy / "evaluations.csv").write_bytes(b"step,x\n\xff,1\n")
+    with pytest.raises(RunError, match=r"evaluations\.csv is damaged"):
+        comsd.resume(run_copy, steps=3000)
+
+
+def change_state(place: Path, change: Any) -> None:
+    """Another manifest, with a checksum that fits."""
+    manifest = json.loads((place / "state.json").read_text())
+    manifest.pop("checksum")
+    change(manifest["state"])
+    (place / "state.json").write_text(json.dumps({**manifest, "checksum": seal(manifest)}))
+
+
+def test_all_that_is_read_is_of_one_checkpoint(run_copy: Path) -> None:
+    older, last = sorted(checkpoint.found(run_copy / "checkpoints"))
+    flip(last / "method.safetensors", 3000)
+    run = Run(run_copy)
+    with pytest.warns(UserWarning, match="using the checkpoint before it"):
+        agent = run.load_agent()
+    wanted = checkpoint.read(older, ["agent"])["agent"]
+    assert all(torch.equal(t, wanted[name]) for name, t in agent.state_dict().items())
+    assert run.used_step == int(older.name)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: s.update(agent=[]),
+        lambda s: s.update(agent={"$tensor": "nothing"}),
+        lambda s: s["training"].update(steps="many"),
+        lambda s: s["training"].update(env=None),
+        lambda s: s["training"]["random"].update(rng={}),
+        lambda s: s.update(run=None),
+        lambda s: s["run"].update(metrics=10**30),
+        lambda s: s["run"].update(metrics=None),
+        lambda s: s["run"].update(seconds="x"),
+        lambda s: s["run"].update(versions=7),
+        lambda s: s["run"].update(checksums=[1]),
+    ],
+)
+def test_crafted_manifests_are_one_sentence(
+    change: Any, run_copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for place in checkpoint.found(run_copy / "checkpoints"):
+        change_state(place, change)
+    for verb in ("resume", "evaluate"):
+        code, _, err = call(f"{verb} {run_copy}", capsys)
+        assert code in (0, 1, 2)
+        assert "Traceback" not in err
+        assert code == 0 or err.startswith("comsd: ")
+
+
+# --- NaN, signals, text -----------------------------------------------------------------------
+
+
+def test_nan_in_a_metric_is_never_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = DIAYN.reward
+
+    def reward(self: DIAYN, *args: Any) -> Any:
+        reward, metrics = original(self, *args)
+        return reward, {**metrics, "diayn/odd": torch.tensor(float("nan"))}
+
+    monkeypatch.setattr(DIAYN, "reward", reward)
+    for name, settings in (("on", SMOKE), ("off", DDPG)):
+        with pytest.raises(RunError, match=r"stopped at step \d+: diayn/odd"):
+            comsd.pretrain("diayn", run=tmp_path / name, **settings)
+        assert not (tmp_path / name).exists()  # nothing was trained
+
+
+def test_a_signal_cuts_a_long_collection_in_two_and_resume_is_exact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {**DDPG, "steps": 2400, "train": {"update_every": 600}}
+    settings |= {"log_every": 200, "evaluate_every": 700, "checkpoint_every": 900}
+    whole = comsd.pretrain("comsd", run=tmp_path / "whole", **settings)
+    original = OffPolicyTrainer.collect_step
+
+    def collect_step(self: OffPolicyTrainer) -> None:
+        original(self)
+        if self.steps in (500, 1500):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(OffPolicyTrainer, "collect_step", collect_step)
+    with pytest.raises(Interrupted, match="stopped at step 500 and saved"):
+        comsd.pretrain("comsd", run=tmp_path / "cut", **settings)
+    with pytest.raises(Interrupted, match="stopped at step 1,500 and saved"):
+        comsd.resume(tmp_path / "cut")
+    cut = comsd.resume(tmp_path / "cut")
+    for ours, theirs in zip(cut.tables.values(), whole.tables.values(), strict=True):
+        drop = [{k: v for k, v in row.items() if k != "seconds"} for row in ours.rows()]
+        assert drop == [{k: v for k, v in r.items() if k != "seconds"} for r in theirs.rows()]
+    a, b = (run.load_agent().state_dict() for run in (cut, whole))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_a_step_that_does_not_end_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, done = OnPolicyTrainer.train_step, 0
+
+    def train_step(self: OnPolicyTrainer) -> Any:
+        nonlocal done
+        done += 1
+        if done == 4:  # after the checkpoint of cycle 2
+            os.kill(os.getpid(), signal.SIGTERM)
+            while True:
+                time.sleep(0.01)
+        return original(self)
+
+    monkeypatch.setattr("comsd.api.PATIENCE", 0.3)
+    monkeypatch.setattr(OnPolicyTrainer, "train_step", train_step)
+    with pytest.raises(Interrupted, match=r"in the middle of a long step; saved is step 1,000"):
+        comsd.pretrain("comsd", run=tmp_path / "run", **SMOKE)
+    monkeypatch.undo()
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert comsd.resume(tmp_path / "run").finished
+
+
+def test_control_characters_do_not_reach_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = tmp_path / "\x1b]0;owned\x07\u202e\n"
+    hostile.mkdir()
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(hostile)])
+    err = capsys.readouterr().err
+    assert printable(err.rstrip("\n")) == err.rstrip("\n")
+    assert "\\x1b]0;owned\\x07\\u202e\\n" in err
+
+
+# --- the Python functions ---------------------------------------------------------------------
+
+WRONG_PATHS: list[Any] = [None, 3, 2.5, b"run", [], object(), "", "a\0b", np.int64(3)]
+
+
+@pytest.mark.parametrize("value", WRONG_PATHS, ids=repr)
+def test_what_is_no_path_is_one_sentence(value: Any, finished: Path) -> None:
+    for verb in (comsd.load, comsd.resume, comsd.evaluate, comsd.analyse, comsd.report):
+        with pytest.raises(InputError, match="it must be a path"):
+            verb(value)
+    with pytest.raises(InputError, match="it must be a path"):
+        comsd.combine(value, task="walker_run")
+    if value is not None:
+        with pytest.raises(InputError, match="it must be a path"):
+            comsd.pretrain("comsd", run=value, **SMOKE)
+        with pytest.raises(InputError, match="it must be a path"):
+            comsd.evaluate(finished, out=value)
+
+
+@pytest.mark.parametrize("value", [3, None, [], {}, np.zeros(2), object()], ids=repr)
+def test_what_is_no_name_is_one_sentence(value: Any, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(InputError, match="method is"):
+        comsd.pretrain(value, env="maze-tree", run=run)
+    with pytest.raises(InputError, match="env"):
+        comsd.pretrain("comsd", env=value, run=run)
+    with pytest.raises(InputError, match="preset is"):
+        comsd.pretrain("comsd", env="maze-tree", preset=value, run=run)
+    with pytest.raises(InputError, match="task"):
+        comsd.finetune(None, task=value, run=run)
+    numbers = () if isinstance(value, int) else ("seed", "steps", "log_every")
+    for name in ("space", "precision", *numbers):
+        with pytest.raises(InputError, match=f"{name} is"):
+            comsd.pretrain("comsd", run=run, **{**SMOKE, name: value})
+    assert not run.exists()
+
+
+def test_other_wrong_arguments_are_one_sentence(finished: Path, tmp_path: Path) -> None:
+    wrong: Any = "yes"
+    for name in ("greedy", "random_start"):
+        with pytest.raises(InputError, match=f"{name} is 'yes'; it must be True or False"):
+            comsd.evaluate(finished, **{name: wrong})
+    for verb in (comsd.resume, comsd.analyse):
+        with pytest.raises(InputError, match="report is 'yes'; it must be a function"):
+            verb(finished, report=wrong)
+    wrong_steps: list[Any] = ["many", 2.5, True, 10**30]
+    for steps in wrong_steps:
+        with pytest.raises(InputError, match=r"steps is .*; it must be"):
+            comsd.resume(finished, steps=steps)
+    two: Any = "two"
+    with pytest.raises(InputError, match="threads is 'two'; it must be a whole number"):
+        comsd.resume(finished, threads=two)
+    true: Any = np.True_
+    assert comsd.evaluate(finished, greedy=true, out=tmp_path / "out").step == 2000
+
+
+def test_numbers_of_numpy_and_paths_are_settings(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {**SMOKE, "skills": np.int32(3), "seed": np.array(1)}
+    run = comsd.pretrain("comsd", run=os.fspath(tmp_path / "run"), **settings)
+    steps: Any = np.int64(2500)
+    assert comsd.resume(run.path, steps=steps).reached == 2500
+
+
+def test_a_real_process_with_many_environments_stops_soon(tmp_path: Path) -> None:
+    argv = "pretrain comsd --env maze-tree --preset lite --agent.envs 5000 --run"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "comsd", *argv.split(), str(tmp_path / "run")],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (tmp_path / "run" / "config.json").exists():
+        assert process.poll() is None
+        time.sleep(0.1)
+    time.sleep(1)
+    sent = time.process_time(), time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert time.monotonic() - sent[1] < 20  # 10 on a machine that does nothing else
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "`comsd resume" in errors.replace(sys.executable, "")
