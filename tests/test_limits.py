@@ -303,7 +303,7 @@ def test_what_is_no_path_is_one_sentence(value: Any, finished: Path) -> None:
             comsd.evaluate(finished, out=value)
 
 
-@pytest.mark.parametrize("value", [3, None, [], {}, np.zeros(2), object()], ids=repr)
+@pytest.mark.parametrize("value", [3, None, [], np.zeros(2), object()], ids=repr)
 def test_what_is_no_name_is_one_sentence(value: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
     with pytest.raises(InputError, match="method is"):

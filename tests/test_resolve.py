@@ -58,7 +58,7 @@ def test_the_first_agent_is_the_usual_one_and_another_can_be_named() -> None:
         ({"agent": 3}, "agent settings are 3; they must be a dict"),
         ({"agent": {"name": "ppo", "hold": 5}}, "setting of agent is 'hold'"),
         ({"agent": "ppo", "train": {"hold": 5}}, "setting of train is 'hold'; allowed: envs"),
-        ({"agent": {"batch_size": 1}}, "train.batch_size is 1; it must be at least 2"),
+        ({"agent": {"batch_size": 1}}, "train.batch_size is 1; it must be between 2 and 1000000"),
         ({"precision": "fp8"}, "precision is 'fp8'; allowed: float32, bf16"),
         ({"stage": "finetune"}, "stage cannot be chosen"),
     ],

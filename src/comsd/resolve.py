@@ -181,7 +181,9 @@ def env_settings(values: Mapping[str, Any]) -> dict[str, Any]:
 def named(**values: str) -> Values:
     """What the user names, or leaves as it is by default."""
     return {
-        f"run.{name}": Setting(value, "default" if value == getattr(RunSettings, name) else "you")
+        f"run.{name}": Setting(
+            value, "default" if str(value) == getattr(RunSettings, name) else "you"
+        )
         for name, value in values.items()
     }
 
