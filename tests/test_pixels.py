@@ -311,7 +311,7 @@ def test_every_method_learns_from_images(method: str) -> None:
     before = {n: p.clone() for n, p in trainer.agent.named_parameters()}
     metrics: dict[str, torch.Tensor] = {}
     while trainer.updates < 3:
-        metrics = trainer.train_step()
+        metrics = trainer.train_step() or {}
     assert all(bool(torch.isfinite(x).all()) for x in metrics.values())
     assert trainer.diagnostics() is not None
     moved = {n for n, p in trainer.agent.named_parameters() if not torch.equal(p, before[n])}
