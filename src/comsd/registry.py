@@ -85,6 +85,8 @@ def env_spec(
 
     settings: values of its own settings, such as the time limit, where they are known.
     """
+    if not isinstance(name, str):  # says so
+        choose("env" if stage == "pretrain" else "task", name, ENVS | TASKS)
     if name in TASKS:
         return TASKS[name]
     if name in ENVS:
