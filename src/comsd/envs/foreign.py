@@ -19,7 +19,7 @@ from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
-from comsd.config import Stage, choose, setting, sourced
+from comsd.config import Stage, choose, setting, shown, sourced
 from comsd.envs.specs import ENVS, OURS, TASKS, EnvSettings, EnvSpec, Values
 from comsd.errors import InputError, UnknownEnvError
 from comsd.types import ObsSpec
@@ -97,6 +97,8 @@ def register_env(
 
 def import_package(env: str) -> None:
     """Import the package that an environment's name contains; only for names the user gives."""
+    if not isinstance(env, str):
+        raise InputError(f"env or task is {shown(env)}; it must be a name")
     prefix, _, rest = env.partition(":")
     package, _, _ = rest.rpartition(":")
     if prefix == "gym" and package:
