@@ -198,9 +198,18 @@ def load(run: Run | Path | str) -> Run:
 
 def as_path(name: str, value: object) -> Path:
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else value
-    if not isinstance(text, str) or not text or "\0" in text:
+    if not isinstance(text, str) or not text or "\0" in text or not is_encodable(text):
         raise InputError(f"{name} is {shown(value)}; it must be a path")
     return Path(text)
+
+
+def is_encodable(text: str) -> bool:
+    """Can it be the name of a file?"""
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def as_flag(name: str, value: object) -> bool:

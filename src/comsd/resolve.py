@@ -53,7 +53,7 @@ def setting_classes(
 ) -> dict[str, type[Settings]]:
     """The groups of settings of a run; without an agent, of the environment's first."""
     config_class = method_class(method, stage).config_class
-    agent = agent or next(iter(spec.agents))
+    agent = next(iter(spec.agents)) if agent is None else agent
     choose("agent", agent, spec.agents)
     return {
         "run": RunSettings,
@@ -148,16 +148,17 @@ def resolve(
     if pixels and spec.make_pixels is None:
         seen = ", ".join(name for name, other in ENVS.items() if other.make_pixels)
         raise InputError(f"pixels is True, but {env} has no images; environments with: {seen}")
-    agent = agent or next(iter(spec.agents))
+    agent = next(iter(spec.agents)) if agent is None else agent
     config_class = classes["method"]
     assert issubclass(config_class, MethodConfig)
+    presets = choose("preset", preset, spec.presets)
     layers = [
         named(method=method, env=env, preset=preset),
         sourced("the command", run__stage=stage),
         sourced(f"usual for {env}", run__agent=agent),
         spec.values,
         *(tuned(config_class, family) for family in (*spec.families, *["pixels"] * pixels)),
-        choose("preset", preset, spec.presets),
+        presets,
         spec.agents[agent][preset],
         *([spec.pixels[preset], PIXEL_STAGES[stage]] if pixels else []),
         inherited,
@@ -253,7 +254,7 @@ def resolve_finetune(
     **overrides: Any,
 ) -> Config:
     """Without a task, on the environment of the run: its own reward, or that of a function."""
-    task = task or source.config.run.env
+    task = source.config.run.env if task is None else task
     import_package(task)
     adaptation.check_source(source, task, "finetune", reward)
     preset = preset or source.config.run.preset
@@ -271,7 +272,7 @@ def resolve_combine(
     **overrides: Any,
 ) -> Config:
     """As `resolve_finetune`."""
-    task = task or source.config.run.env
+    task = source.config.run.env if task is None else task
     import_package(task)
     adaptation.check_source(source, task, "combine", reward)
     preset = preset or source.config.run.preset

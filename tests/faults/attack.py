@@ -30,6 +30,7 @@ import torch
 
 from comsd import checkpoint
 from comsd.cli import main
+from comsd.cli.console import printable
 from comsd.errors import InputError, Interrupted, RunError
 from comsd.registry import LOADED, METHODS
 from comsd.replay import COLUMNS
@@ -148,7 +149,7 @@ def call(function: Callable[..., Any], *args: Any, **options: Any) -> str:
     except Interrupted:
         return "stopped"
     except (InputError, RunError) as error:
-        code, said = 2 if isinstance(error, InputError) else 1, str(error)
+        code, said = 2 if isinstance(error, InputError) else 1, printable(str(error))
     else:
         return "done"
     finally:

@@ -39,6 +39,11 @@ def first(result: Any, value: float) -> Any:
     return spoil_tensor(result[0], value), *result[1:]
 
 
+def metric(result: Any, value: float) -> Any:
+    name = next(iter(result[1]))
+    return result[0], result[1] | {name: torch.full_like(result[1][name], value)}
+
+
 def observation(result: Any, value: float) -> Any:
     obs = result.obs.copy()
     obs[0, 0] = value
@@ -54,6 +59,7 @@ def task_reward(result: Any, value: float) -> Any:
 ENTRIES: dict[str, tuple[type, str, Callable[[Any, float], Any]]] = {
     "loss of the representation": (ComSD, "loss", first),
     "intrinsic reward": (ComSD, "reward", first),
+    "metric of the reward": (ComSD, "reward", metric),
     "observation": (MazeEnv, "step", observation),
     "reward of the environment": (MazeEnv, "step", task_reward),
 }
