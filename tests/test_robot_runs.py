@@ -83,6 +83,7 @@ def test_a_damaged_checkpoint_is_not_counted_among_the_two(whole: Path, tmp_path
     run = tmp_path / "run"
     shutil.copytree(whole, run)
     record = json.loads((run / "config.json").read_text())
+    del record["seal"]
     record["config"]["run"] |= {"steps": 1700, "checkpoint_every": 10**6}
     (run / "config.json").write_text(json.dumps(record))
     before, damaged = sorted((run / "checkpoints").glob("[0-9]*"))
@@ -97,6 +98,7 @@ def test_several_environments_resume_exactly_too(tmp_path: Path) -> None:
     comsd.pretrain("cic", run=tmp_path / "whole", **settings)
     comsd.pretrain("cic", run=tmp_path / "parts", **{**settings, "steps": 800})
     record = json.loads((tmp_path / "parts" / "config.json").read_text())
+    del record["seal"]
     record["config"]["run"]["steps"] = 1600
     (tmp_path / "parts" / "config.json").write_text(json.dumps(record))
     # The last line of the tables belongs to the end of the shorter run: step 800 in both.

@@ -411,7 +411,7 @@ def test_nan_in_the_reward_stops_the_run_and_is_not_saved(
 
 
 def test_nan_in_the_representation_stops_the_run(tmp_path: Path) -> None:
-    wild = {"knn": "embedding", "lr": 1e30}
+    wild = {"knn": "embedding", "lr": 1e12}
     with pytest.raises(RunError, match="the representation of comsd holds NaN"):
         comsd.pretrain("comsd", run=tmp_path / "run", method=wild, **SMOKE)
 

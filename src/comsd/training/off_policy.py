@@ -36,7 +36,9 @@ class OffPolicySettings(TrainSettings):
 
     batch_size: int = setting(1024, "transitions per update", PAPER, low=2, high=1_000_000)
     replay: int = setting(1_000_000, "transitions kept", PAPER, low=1)
-    n_step: int = setting(3, "steps from s to s' in a sampled transition", PAPER, low=1, high=1000)
+    n_step: int = setting(
+        3, "steps from s to s' in a sampled transition", PAPER, low=1, high=10_000
+    )
     one_skill: bool = setting(False, "sample no window in which the skill changes", CODE)
     hold: int = setting(50, "steps for which a skill is held, per episode anew", PAPER, low=1)
     random_steps: int = setting(4000, "first steps, of random actions, no learning", PAPER, low=0)
