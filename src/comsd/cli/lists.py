@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from comsd.cli.console import new_table, show
+from comsd.envs.foreign import FORMS
 from comsd.errors import InputError, RunError
 from comsd.methods.base import Method
 from comsd.registry import ENVS, METHODS
@@ -45,6 +46,7 @@ def envs(argv: list[str]) -> None:
         agents, tasks = ", ".join(spec.agents), ", ".join(spec.tasks)
         table.add_row(name, skills, presets, agents, spec.summary, tasks)
     show(table)
+    print(f"Others: {FORMS}.")
 
 
 def doctor(argv: list[str]) -> None:
