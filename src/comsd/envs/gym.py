@@ -6,11 +6,13 @@ each keeps its own episodes. Time limits are counted here, so `TimeLimit` is not
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
 import gymnasium
+import mujoco
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
@@ -22,6 +24,11 @@ from comsd.types import Array, Mask, ObsSpec
 
 STATISTICS_STEPS = 1000  # random steps from which observation statistics are estimated
 CONSTANT = 1e-2  # entries that vary less are only centred
+
+
+# MuJoCo would print a warning for every copy and write a log file into the working directory; as a
+# Python warning each is shown once.
+mujoco.set_mju_user_warning(partial(warnings.warn, stacklevel=2))
 
 
 class GymEnv:
