@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from comsd.adaptation import FinetuneSettings
 from comsd.analysis import Analysis, analyse_skills
-from comsd.config import Config, check_value, shown
+from comsd.arguments import as_flag, as_path, check_report
+from comsd.config import Config
 from comsd.errors import InputError, Interrupted, readable_failures
 from comsd.evaluation import Options, make_evaluator, make_skill_evaluator
 from comsd.evaluation.base import Evaluator, untrained_policy
@@ -191,36 +189,6 @@ def _train(run: Run, trainer: Trainer, report: Report) -> None:
 def load(run: Run | Path | str) -> Run:
     """Open a run to use its policy."""
     return run if isinstance(run, Run) else Run(as_path("run", run))
-
-
-# --- what is said of arguments of the wrong kind --------------------------------------------------
-
-
-def as_path(name: str, value: object) -> Path:
-    text = os.fspath(value) if isinstance(value, str | os.PathLike) else value
-    if not isinstance(text, str) or not text or "\0" in text or not is_encodable(text):
-        raise InputError(f"{name} is {shown(value)}; it must be a path")
-    return Path(text)
-
-
-def is_encodable(text: str) -> bool:
-    """Can it be the name of a file?"""
-    try:
-        os.fsencode(text)
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def as_flag(name: str, value: object) -> bool:
-    flag = value.item() if isinstance(value, np.bool_) else value
-    check_value(name, flag, bool, {})
-    return bool(flag)
-
-
-def check_report(report: object) -> None:
-    if not callable(report):
-        raise InputError(f"report is {shown(report)}; it must be a function of a text")
 
 
 def use_machine(run: Run, threads: int | None, device: str | None = None) -> None:
