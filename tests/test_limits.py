@@ -289,7 +289,7 @@ def test_control_characters_do_not_reach_the_terminal(
 WRONG_PATHS: list[Any] = [None, 3, 2.5, b"run", [], object(), "", "a\0b", np.int64(3)]
 
 
-@pytest.mark.parametrize("value", WRONG_PATHS, ids=repr)
+@pytest.mark.parametrize("value", WRONG_PATHS, ids=lambda value: type(value).__name__)
 def test_what_is_no_path_is_one_sentence(value: Any, finished: Path) -> None:
     for verb in (comsd.load, comsd.resume, comsd.evaluate, comsd.analyse, comsd.report):
         with pytest.raises(InputError, match="it must be a path"):
@@ -303,7 +303,9 @@ def test_what_is_no_path_is_one_sentence(value: Any, finished: Path) -> None:
             comsd.evaluate(finished, out=value)
 
 
-@pytest.mark.parametrize("value", [3, None, [], np.zeros(2), object()], ids=repr)
+@pytest.mark.parametrize(
+    "value", [3, None, [], np.zeros(2), object()], ids=lambda value: type(value).__name__
+)
 def test_what_is_no_name_is_one_sentence(value: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
     with pytest.raises(InputError, match="method is"):
