@@ -98,6 +98,7 @@ bench: install
 	$(BIN)/python benchmarks/adaptation.py
 	$(BIN)/python benchmarks/scheduler.py
 	$(BIN)/python benchmarks/pixels.py
+	$(BIN)/python benchmarks/foreign.py
 
 clean:
 	rm -rf .venv viewer/node_modules $(PAGE)

@@ -375,7 +375,7 @@ def test_the_command_prints_tables(run: Run, capsys: pytest.CaptureFixture[str])
         ("analyse nowhere --vdeo", "(did you mean '--video'?)"),
         ("analyse RUN --out", "--out needs a value"),
         ("analyse RUN --out FILE", "FILE cannot be created: File exists"),
-        ("analyse RUN --xy 0", "--xy is '0'; it must be two numbers such as 0,1"),
+        ("analyse RUN --xy 0", "--xy is '0'; it must be two numbers such as 0,1, or a name"),
         ("analyse RUN --sweep flog", "sweep is 'flog' (did you mean 'flag'?)"),
         ("doctor me", "`comsd doctor` takes none"),
     ],

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from comsd.errors import InputError
 from comsd.jobs.carry import Increment, Sender, Store, policy, receive, whole
 from comsd.jobs.job import Job
 from comsd.jobs.ray_worker import Order, file_options
@@ -107,3 +108,18 @@ def test_files_of_the_user_come_along(tmp_path: Path) -> None:
         assert Path(options[3]).name == "world.py"
         assert Path(options[3]).read_text() == "content"
     assert not Path(options[3]).exists()
+
+
+def test_no_link_is_carried_or_followed(tmp_path: Path) -> None:
+    here, there, mine = tmp_path / "here", tmp_path / "there", tmp_path / "mine"
+    write(here, FIRST | checkpoint_files(100))
+    write(mine, {"thesis.tex": "years of work"})
+    write(there, FIRST)
+    (there / "checkpoints" / f"{100:012d}").symlink_to(mine)
+    with pytest.raises(InputError, match="is a link"):
+        receive(there, whole(here))
+    (here / "notes").symlink_to(mine / "thesis.tex")
+    for carried in (whole, policy):
+        with pytest.raises(InputError, match="notes is a link"):
+            carried(here)
+    assert content(mine) == {"thesis.tex": "years of work"}

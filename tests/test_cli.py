@@ -36,7 +36,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("pretrain comsd", "--env is missing; allowed: maze-tree"),
         ("pretrain comsd --method.smw=false", "is a switch and takes no value like 'false'"),
         ("pretrain comsd --threads 100000", "threads is 100000; it must be between 1 and 1024"),
-        ("pretrain comsd --preset huge", "preset is 'huge'; allowed: paper, lite, smoke"),
+        ("pretrain comsd --preset huge", "preset is 'huge'; allowed: paper, lite, smoke, literal"),
         ("pretrain comsd --alpha 1", "did you mean '--method.alpha'"),
         ("pretrain comsd --method.alpha", "--method.alpha needs a value"),
         ("pretrain comsd --method.alpha x", "--method.alpha is 'x'; it must be a number"),

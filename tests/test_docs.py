@@ -1,4 +1,4 @@
-"""The example of docs/add-a-method.md, taken from the page, keeps the contract."""
+"""Examples and commands of the pages, taken from them, do what they say."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import pytest
 import torch
 
 from comsd.cli import main
+from comsd.envs.foreign import REGISTERED
+from comsd.envs.reward import REWARDS
+from comsd.registry import LOADED
 from comsd.runs.run import Run
 from conftest import OBS, make_batch, make_space
 
@@ -73,3 +76,49 @@ def test_the_commands_of_the_second_backbone_run(
         main([*argv, "--steps", "400", "--evaluate-every", "1000"])
     assert Run("runs/sac-tuned").config.run.agent == "sac"
     assert Run("runs/sac-combined").config.run.agent == "sac"
+
+
+YOURS = (DOCS / "your-environment.md").read_text()
+
+
+def shortened(argv: list[str]) -> list[str]:
+    """A command of a page with less training and fewer roll-outs."""
+    argv = [w if w != "lite" else "smoke" for w in argv]
+    if argv[0] in ("pretrain", "finetune", "combine"):
+        ppo = "ppo" in argv or "maze" in argv[-1]
+        argv += [] if ppo else ["--train.random-steps", "100", "--steps", "200"]
+        argv += ["--evaluate-every", "1000000"]
+        argv += ["--rollouts", "1"] if argv[0] != "pretrain" else []
+    if argv[0] in ("evaluate", "analyse"):
+        argv += ["--starts", "2", "--skills", "3", "--steps", "10"]
+    return argv
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_commands_of_the_page_on_your_environment_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "examples").symlink_to(DOCS.parent / "examples")
+    monkeypatch.chdir(tmp_path)
+    lines = re.findall(r"^comsd .*$", YOURS, re.MULTILINE)
+    assert len(lines) >= 15
+    for line in lines:
+        main(shortened(shlex.split(line)[1:]))
+    assert Run("runs/ant-forward").config.run.stage == "finetune"
+    assert Run("runs/cheetah").config.run.agent == "ppo"
+    REGISTERED.clear()
+    LOADED.clear()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_example_of_the_page_on_your_environment_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = re.findall(r"```python\n(.*?)```", YOURS, re.DOTALL)
+    example = example.replace('preset="lite"', 'preset="smoke", evaluate_every=10**6')
+    exec(compile(example, "your-environment.md", "exec"), {"__name__": "example"})
+    assert Run("runs/line-left").finished
+    assert Run("runs/short-ant").spec.horizon == 200
+    REGISTERED.clear()
+    REWARDS.clear()

@@ -172,3 +172,26 @@ def test_a_recorded_config_that_is_none_is_said(tmp_path: Path) -> None:
     (run.path / "config.json").write_text(json.dumps(record))
     with pytest.raises(RunError, match=r"agent\.lr is -1\.0|agent\.lr is -1"):
         Run(run.path)
+
+
+def test_the_literal_preset_is_the_papers_equations_at_the_papers_size() -> None:
+    paper, literal = resolve("comsd", "walker"), resolve("comsd", "walker", "literal")
+    differing = {
+        name: value
+        for name, value in literal.method.__dict__.items()
+        if value != paper.method.__dict__[name]
+    }
+    eq_10 = {"knn": "trajectory", "knn_form": "log"}
+    assert differing == {**eq_10, "tau": "adjacent", "reward_after": True}
+    assert (literal.agent, literal.train) == (paper.agent, paper.train)
+    assert literal.run == dataclasses.replace(paper.run, preset="literal")
+    assert literal.sources["method.knn"] == "paper, Eq. 10"
+    maze = resolve("comsd", "maze-tree", "literal").method.__dict__
+    assert {name: maze[name] for name in (*eq_10, "query", "alpha", "w_low", "w_high")} == {
+        **eq_10,
+        "query": "learned",
+        "alpha": 1.0,
+        "w_low": 0.5,
+        "w_high": 1.0,
+    }
+    assert resolve("cic", "walker", "literal").method == resolve("cic", "walker").method

@@ -8,14 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from scipy.spatial.distance import pdist
 
 import comsd
+from comsd.agents.base import make_policy_fn
 from comsd.envs.foreign import REGISTERED
 from comsd.envs.reward import REWARDS
 from comsd.errors import InputError, RunError
 from comsd.registry import LOADED
 from comsd.runs.run import Run
+from comsd.training.rollout import rollout
 from processes import call, fingerprint
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -35,7 +40,8 @@ def forget() -> Iterator[None]:
         known.clear()
 
 
-@pytest.mark.parametrize(("method", "agent"), [("comsd", "ppo"), ("metra", "ddpg")])
+@pytest.mark.parametrize("agent", ["ddpg", "sac", "ppo"])
+@pytest.mark.parametrize("method", ["comsd", "metra"])
 def test_a_maze_in_a_file(
     method: str, agent: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,12 +133,44 @@ def test_no_package_is_imported_because_a_run_says_so(
     assert (code, "it sings" in out) == (0, True)
 
 
-@pytest.mark.slow
 def test_skills_of_comsd_end_apart(tmp_path: Path) -> None:
     comsd.register_env_file(EXAMPLES / "point_maze.py")
     often: dict[str, Any] = {"log_every": 10**6, "evaluate_every": 10**6, "checkpoint_every": 10**6}
     run = comsd.pretrain(
-        "comsd", env="PointMaze", preset="lite", skills=6, steps=125_000, run=tmp_path, **often
+        "comsd", env="PointMaze", preset="lite", skills=4, steps=40_000, run=tmp_path, **often
     )
-    result = comsd.evaluate(run)
+    assert run.config.run.agent == "ppo"
+    result = comsd.evaluate(run, starts=6)
     assert result.metrics["identification"] > 0.8 > 0.5 > result.random["identification"]
+    starts = 6
+    env, policy, skills = run.make_env(4 * starts, 1), run.load_policy(), torch.eye(4)
+    policy_fn = make_policy_fn(policy, skills.repeat_interleave(starts, 0), None)
+    *_, last = rollout(env, policy_fn, env.horizon)
+    ends = last.next_obs.reshape(4, starts, 2)
+    centres = ends.mean(1)
+    within = np.linalg.norm(ends - centres[:, None], axis=-1).mean()
+    between = pdist(centres).min()  # of the two skills that end closest
+    assert between > 3 * within
+    assert between > 0.2  # of a room of side 2
+
+
+@pytest.mark.filterwarnings("ignore")  # of dm_control
+def test_every_command_on_a_task_of_dm_control(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, short = tmp_path / "run", "--starts 2 --skills 3 --steps 10"
+    few = "--train.random-steps 100 --steps 200 --evaluate-every 100000"
+    asked = f"pretrain comsd --env dmc:point_mass-easy --preset smoke {few} --run {run}"
+    assert call(asked, capsys)[0] == 0
+    code, out, _ = call(f"evaluate {run} {short} --json", capsys)
+    measured = json.loads(out)["metrics"]
+    assert code == 0
+    assert {"identification", "state_coverage", "xy_coverage"} <= measured.keys()
+    assert call(f"analyse {run} {short} --out {tmp_path / 'analysis'}", capsys)[0] == 0
+    assert list((tmp_path / "analysis").iterdir())
+    left = f"--reward-file {EXAMPLES / 'left.py'} {few} --rollouts 1"
+    for stage in ("finetune", "combine"):
+        assert call(f"{stage} {run} {left} --run {tmp_path / stage}", capsys)[0] == 0
+        assert Run(tmp_path / stage).finished
+    code, out, _ = call(f"resume {run} --steps 300", capsys)
+    assert (code, Run(run).reached) == (0, 300)

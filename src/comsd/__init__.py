@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         resume,
     )
     from comsd.envs.foreign import register_env
+    from comsd.envs.recipe import Part
     from comsd.envs.reward import register_reward
     from comsd.errors import InputError, RunError
     from comsd.methods.base import Method, MethodConfig
@@ -43,6 +44,7 @@ __all__ = [
     "Method",
     "MethodConfig",
     "OneHot",
+    "Part",
     "Run",
     "RunError",
     "SkillSpace",
@@ -70,7 +72,7 @@ __all__ = [
 # Where the names are, the modules that are loaded fastest first.
 _MODULES = ["errors", "types", "envs.foreign", "envs.reward", "skills", "methods.base", "registry"]
 _MODULES += ["user_files", "runs.run", "analysis", "api"]
-_MODULES += ["studies"]
+_MODULES += ["studies", "envs.recipe"]
 
 
 def __getattr__(name: str) -> Any:

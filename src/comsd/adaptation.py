@@ -21,11 +21,12 @@ import torch
 from torch import Tensor
 
 from comsd.agents.actor_critic import ActorCriticConfig
-from comsd.agents.base import OffPolicyConfig
+from comsd.agents.base import OffPolicyConfig, make_policy_fn
 from comsd.agents.dqn import DQN, DQNConfig
-from comsd.config import Config, Setting, Settings, Stage, choose, setting, sourced
+from comsd.config import SCALES, Config, Setting, Settings, Stage, choose, setting, sourced
 from comsd.envs.base import Env
 from comsd.envs.foreign import GymSettings
+from comsd.envs.pixels import act_on_states
 from comsd.envs.specs import EnvSettings, Values
 from comsd.errors import InputError
 from comsd.methods.base import Method
@@ -190,6 +191,8 @@ def finetune_layer(source: SourceRun, preset: str) -> Values:
         layer |= sourced("paper, hyper-parameter table", agent__lr=SLOW)
     if preset == "smoke":
         layer |= sourced("a few seconds, for tests", adapt__regress_after=200)
+    if preset == "literal":
+        layer |= sourced("paper, Algorithm 3", adapt__critic_init="none")
     return layer
 
 
@@ -199,6 +202,8 @@ def combine_layer(source: SourceRun, preset: str, controller: str) -> Values:
         layer |= sourced("the controller", run__agent=agent)
     layer |= sourced("one controller, no skills", train__hold=source.spec.horizon)
     layer |= combined_steps(preset)
+    if preset == "literal":
+        layer |= sourced("paper, Algorithm 2", adapt__skill_noise=True)
     if controller == "discrete":
         layer |= DISCRETE
         layer |= sourced("ours", run__steps=100_000) if preset == "lite" else {}
@@ -206,8 +211,9 @@ def combine_layer(source: SourceRun, preset: str, controller: str) -> Values:
 
 
 def combined_steps(preset: str) -> Values:
-    origin = "paper, hyper-parameter table" if preset == "paper" else "for one CPU core"
-    steps = COMBINED_STEPS.get(preset)
+    scale = SCALES[preset]
+    origin = "paper, hyper-parameter table" if scale == "paper" else "for one CPU core"
+    steps = COMBINED_STEPS.get(scale)
     return sourced(origin, run__steps=steps) if steps else {}
 
 
@@ -298,5 +304,6 @@ def find_candidates(source: SourceRun, agent: DQN, seed: np.random.SeedSequence)
     k, rng = agent.config.candidates, np.random.default_rng(seed)
     pool = draw_pool(source.space, k, rng)
     env = source.spec.make(len(pool), int(rng.integers(2**31)))
-    chosen = choose_candidates(env, source.load_policy(env), pool, k)
+    policy_fn = make_policy_fn(source.load_policy(), pool, None)
+    chosen = choose_candidates(env, act_on_states(env, source.config.pixels, policy_fn), pool, k)
     agent.candidates.copy_(chosen)

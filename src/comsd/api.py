@@ -13,7 +13,7 @@ from typing import Any
 from comsd.adaptation import FinetuneSettings
 from comsd.analysis import Analysis, analyse_skills
 from comsd.arguments import as_flag, as_path, check_report
-from comsd.config import Config
+from comsd.config import Config, check_value
 from comsd.errors import InputError, Interrupted, readable_failures
 from comsd.evaluation import Options, make_evaluator, make_skill_evaluator
 from comsd.evaluation.base import Evaluator, untrained_policy
@@ -31,6 +31,7 @@ from comsd.training.signals import graceful_stop
 from comsd.training.trainer import Trainer, TrainingLoop, prepare
 
 Report = Callable[[str], None]
+MOST_EXPLORED = 1000  # skills of a page, which holds a roll-out of each
 PATIENCE = 6.0  # seconds for a step of training to end after a signal, before it is given up
 
 
@@ -167,7 +168,14 @@ def _start(config: Config, path: Path | str | None, source: Run | None, report: 
 def _train(run: Run, trainer: Trainer, report: Report) -> None:
     """Train to the configured number of steps, from wherever the run stands."""
     settings = run.config.run
-    with take_lock(run.folder), graceful_stop(PATIENCE) as stop:
+
+    def stopped(at: str, number: int) -> Interrupted:
+        return Interrupted(f"stopped {at}; `comsd resume {run.path}` continues", number)
+
+    def given_up(number: int) -> Interrupted:
+        return stopped(f"in the middle of a long step; saved is step {run.reached:,}", number)
+
+    with take_lock(run.folder), graceful_stop(PATIENCE, given_up) as stop:
         state, notes = run.restore(trainer)
         for note in notes:
             report(note)
@@ -180,10 +188,8 @@ def _train(run: Run, trainer: Trainer, report: Report) -> None:
             loop = TrainingLoop(trainer, settings, logger, evaluate, run.save, stop, state)
             loop.run(evaluate_first=evaluator.at_start)
         if stop.signal is not None and loop.unfinished:
-            at = f"stopped at step {trainer.steps:,}" + (" and saved" if trainer.steps else "")
-            if loop.abandoned:
-                at = f"stopped in the middle of a long step; saved is step {run.reached:,}"
-            raise Interrupted(f"{at}; `comsd resume {run.path}` continues", stop.signal)
+            at = f"at step {trainer.steps:,}" + (" and saved" if trainer.steps else "")
+            raise given_up(stop.signal) if loop.abandoned else stopped(at, stop.signal)
 
 
 def load(run: Run | Path | str) -> Run:
@@ -223,7 +229,7 @@ def evaluate(
     starts: int | None = None,
     skills: int | None = None,
     steps: int | None = None,
-    xy: tuple[int, int] | None = None,
+    xy: tuple[int, int] | str | None = None,
     greedy: bool = False,
     random_start: bool = False,
     out: Path | str | None = None,
@@ -274,7 +280,7 @@ def analyse(
     starts: int | None = None,
     skills: int | None = None,
     steps: int | None = None,
-    xy: tuple[int, int] | None = None,
+    xy: tuple[int, int] | str | None = None,
     out: Path | str | None = None,
     report: Report = silent,
 ) -> Analysis:
@@ -302,24 +308,31 @@ def explore(
     out: Path | str | None = None,
     skills: int = 64,
     *,
-    starts: int = 5,
+    starts: int | None = None,
+    steps: int | None = None,
     report: Report = silent,
 ) -> Path:
     """Write one HTML file in which the run's skills act, `out` or RUN/explore.html.
 
-    `skills` of them are on its map and recorded, each measured from several `starts`.
+    `skills` of them are on its map and recorded, each measured as by `analyse`, from several
+    `starts` for so many `steps`.
     """
     opened = load(run)
-    prepare(opened.config.run)
+    check_report(report)
+    check_value("skills", skills, int, {"low": 1, "high": MOST_EXPLORED})
     folder, name = opened.folder, EXPLORER
     if out is not None:
-        folder, name = Folder(Path(out).parent), Path(out).name
+        place = as_path("out", out)
+        folder, name = Folder(place.parent), place.name
+        if place.is_dir() or not name:
+            raise InputError(f"out is {str(place)!r}; it must be a file, such as {EXPLORER}")
         try:
             folder.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"out {out} cannot be created: {error.strerror}") from None
+    prepare(opened.config.run)
     with readable_failures(opened.path):
-        return write_page(opened, folder, name, skills, starts, report)
+        return write_page(opened, folder, name, skills, Options(starts, None, steps), report)
 
 
 def report(directory: Path | str, *, out: Path | str | None = None) -> Path:

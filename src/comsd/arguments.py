@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,10 +29,40 @@ def is_encodable(text: str) -> bool:
     return True
 
 
+def plain(value: Any) -> Any:
+    """Numbers and arrays of NumPy as those of Python."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+
+
 def as_flag(name: str, value: object) -> bool:
-    flag = value.item() if isinstance(value, np.bool_) else value
+    flag = plain(value)
     check_value(name, flag, bool, {})
     return bool(flag)
+
+
+def as_number(name: str, value: object, kind: type, low: float, high: float) -> Any:
+    """kind: int or float."""
+    number = plain(value)
+    check_value(name, number, kind, {"low": low, "high": high})
+    return number
+
+
+def as_text(name: str, value: object) -> str:
+    check_value(name, value, str, {})
+    return str(value)
+
+
+def as_names(name: str, value: object) -> list[str]:
+    names = plain(value)
+    if not isinstance(names, list | tuple) or not all(isinstance(each, str) for each in names):
+        raise InputError(f"{name} is {shown(value)}; it must be a list of names")
+    return list(names)
+
+
+def as_mapping(name: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InputError(f"{name} is {shown(value)}; it must be a dict with names as keys")
+    return {key: plain(each) for key, each in value.items()}
 
 
 def check_report(report: object) -> None:

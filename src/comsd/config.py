@@ -21,6 +21,9 @@ T = TypeVar("T")
 S = TypeVar("S", bound="Settings")
 
 Stage = Literal["pretrain", "finetune", "combine", "scratch"]
+Preset = Literal["paper", "lite", "smoke", "literal"]
+# Whose sizes a preset has; `literal` differs from `paper` in the form of the equations alone.
+SCALES = {"paper": "paper", "lite": "lite", "smoke": "smoke", "literal": "paper"}
 
 
 class Setting(NamedTuple):
@@ -116,8 +119,10 @@ class RunSettings(Settings):
     stage: Stage = setting("pretrain", "what is done with skills", "the command")
     method: str = setting("comsd", "the method; `comsd methods` lists them", "default")
     env: str = setting("maze-tree", "the environment; `comsd envs` lists them", "default")
-    preset: Literal["paper", "lite", "smoke"] = setting(
-        "paper", "paper: as published; lite: for one CPU core; smoke: seconds", "paper"
+    preset: Preset = setting(
+        "paper",
+        "paper: as published; literal: to the letter; lite: for one CPU core; smoke: seconds",
+        "paper",
     )
     space: Literal["one-hot", "box", "sphere", "none"] = setting(
         "one-hot", "kind of skill space", "paper"

@@ -148,7 +148,10 @@ class Folder:
         if not isinstance(record, dict) or not ("seal" in record or {*record} <= unsealed):
             raise RunError(f"{file} is damaged")
         if record.pop("seal", None) not in (None, seal(record)):
-            raise RunError(f"{file} is damaged or was edited: its checksum does not match")
+            raise RunError(
+                f"{file} is damaged or was edited: its checksum does not match; "
+                'if you edited it on purpose, remove its entry "seal"'
+            )
         return record
 
     # --- writing ------------------------------------------------------------------------------

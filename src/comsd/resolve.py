@@ -14,7 +14,17 @@ from typing import Any
 
 from comsd import adaptation
 from comsd.adaptation import CombineSettings, SourceRun, agents_for
-from comsd.config import GROUPS, Config, RunSettings, Setting, Settings, Stage, choose, sourced
+from comsd.config import (
+    GROUPS,
+    SCALES,
+    Config,
+    RunSettings,
+    Setting,
+    Settings,
+    Stage,
+    choose,
+    sourced,
+)
 from comsd.encoders import PixelSettings
 from comsd.envs.foreign import find_source, import_package
 from comsd.envs.reward import REWARDS
@@ -22,6 +32,7 @@ from comsd.envs.specs import EnvSpec, Values
 from comsd.errors import InputError, UnknownEnvError, UnknownMethodError
 from comsd.methods.base import MethodConfig
 from comsd.registry import AGENTS, ENVS, METHODS, TASKS, env_spec, method_class
+from comsd.training.on_policy import OnPolicySettings
 
 NAMED = {"run.stage", "run.method", "env.reward"}
 ADAPTED = NAMED | {"run.env", "run.space", "run.skills", "adapt.source", "train.hold"}
@@ -53,7 +64,7 @@ def setting_classes(
 ) -> dict[str, type[Settings]]:
     """The groups of settings of a run; without an agent, of the environment's first."""
     config_class = method_class(method, stage).config_class
-    agent = next(iter(spec.agents)) if agent is None else agent
+    agent = usual_agent(spec, pixels) if agent is None else agent
     choose("agent", agent, spec.agents)
     return {
         "run": RunSettings,
@@ -64,6 +75,12 @@ def setting_classes(
         "adapt": adaptation.SETTINGS.get(stage, Settings),
         "env": spec.settings,
     }
+
+
+def usual_agent(spec: EnvSpec, pixels: bool) -> str:
+    """The environment's first that can learn from such observations."""
+    kinds = {name: AGENTS[name].train_settings for name in spec.agents}
+    return next(name for name in kinds if not pixels or kinds[name] is not OnPolicySettings)
 
 
 def has(settings: type[Settings], name: str) -> bool:
@@ -148,19 +165,21 @@ def resolve(
     if pixels and spec.make_pixels is None:
         seen = ", ".join(name for name, other in ENVS.items() if other.make_pixels)
         raise InputError(f"pixels is True, but {env} has no images; environments with: {seen}")
-    agent = next(iter(spec.agents)) if agent is None else agent
+    agent = usual_agent(spec, pixels) if agent is None else agent
     config_class = classes["method"]
     assert issubclass(config_class, MethodConfig)
-    presets = choose("preset", preset, spec.presets)
+    scale = choose("preset", preset, SCALES)
+    families = (*spec.families, *["pixels"] * pixels)
     layers = [
         named(method=method, env=env, preset=preset),
         sourced("the command", run__stage=stage),
         sourced(f"usual for {env}", run__agent=agent),
         spec.values,
-        *(tuned(config_class, family) for family in (*spec.families, *["pixels"] * pixels)),
-        presets,
-        spec.agents[agent][preset],
-        *([spec.pixels[preset], PIXEL_STAGES[stage]] if pixels else []),
+        *(method_values(config_class.tuned, family) for family in families),
+        *(method_values(config_class.literal, f) for f in families if preset == "literal"),
+        spec.presets[scale],
+        spec.agents[agent][scale],
+        *([spec.pixels[scale], PIXEL_STAGES[stage]] if pixels else []),
         inherited,
     ]
     values: Values = {}
@@ -170,6 +189,9 @@ def resolve(
             group, _, field = name.partition(".")
             if group not in ("agent", "train") or has(classes[group], field):  # or another agent's
                 values[name] = setting
+    for name, choice in config_class.states_only.items() if pixels else ():
+        if f"method.{name}" in values and values[f"method.{name}"].value == choice:
+            del values[f"method.{name}"]  # tuned for states
     values |= {name: Setting(value, "you") for name, value in user.items()}
     return checked(Config.build(classes, values))
 
@@ -189,9 +211,9 @@ def named(**values: str) -> Values:
     }
 
 
-def tuned(config_class: type[MethodConfig], family: str) -> Values:
+def method_values(by_family: Mapping[str, Values], family: str) -> Values:
     """A method's values for a kind of environment."""
-    layer = config_class.tuned.get(family, {})
+    layer = by_family.get(family, {})
     return {k if "." in k else f"method.{k}": value for k, value in layer.items()}
 
 

@@ -8,6 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from comsd.api import Report, silent
+from comsd.arguments import (
+    as_flag,
+    as_mapping,
+    as_names,
+    as_number,
+    as_path,
+    as_text,
+    check_report,
+    plain,
+)
+from comsd.config import choose, shown
+from comsd.errors import InputError
+from comsd.jobs.executor import Executor
 from comsd.jobs.executors import make_executor
 from comsd.reproduction.page import write_report
 from comsd.reproduction.plan import carry_out, make_plan
@@ -15,7 +28,63 @@ from comsd.sweeps.make import make_sweep
 from comsd.sweeps.page import write_sweep_report
 from comsd.sweeps.ranking import Ranked, best_commands
 from comsd.sweeps.run import carry_out_sweep
-from comsd.sweeps.settings import Value
+from comsd.sweeps.settings import FORM, Value
+
+PRESETS = ("paper", "lite", "smoke")
+MOST_SEEDS = 1000
+MOST_TRIALS = 100_000
+MOST_JOBS = 100_000  # at a time
+
+
+def executor_of(where: Mapping[str, Any] | None) -> Executor:
+    """What `where` names, checked as the options of the command line are."""
+    given = {} if where is None else as_mapping("where", where)
+    checks: dict[str, Any] = {
+        "on": as_text,
+        "jobs": lambda name, value: as_number(name, value, int, 0, MOST_JOBS),
+        "cpus": lambda name, value: as_number(name, value, int, 0, MOST_JOBS),
+        "gpus": lambda name, value: as_number(name, value, float, 0, 1),
+        "address": lambda name, value: None if value is None else as_text(name, value),
+        "carry": as_text,
+        "slurm": as_text,
+    }
+    return make_executor(**{n: choose("where", n, checks)(n, v) for n, v in given.items()})
+
+
+def sweep_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    def text_or_none(name: str, value: object) -> str | None:
+        return None if value is None else as_text(name, value)
+
+    def trials_or_none(name: str, value: object) -> int | None:
+        return None if value is None else as_number(name, value, int, 1, MOST_TRIALS)
+
+    checks: dict[str, Any] = {
+        "preset": as_text,
+        "seeds": lambda name, value: as_number(name, value, int, 1, MOST_SEEDS),
+        "trials": trials_or_none,
+        "sampler": as_text,
+        "task": text_or_none,
+        "adapt": as_text,
+        "rank": text_or_none,
+        "lowest": as_flag,
+        "halve": lambda name, value: as_number(name, value, int, 0, MOST_TRIALS),
+    }
+    return {n: choose("option of sweep", n, checks)(n, v) for n, v in options.items()}
+
+
+def swept_settings(settings: object) -> dict[str, str | list[Value]]:
+    """Texts as on the command line, or lists of numbers, texts and booleans."""
+    found: dict[str, str | list[Value]] = {}
+    for name, given in as_mapping("settings", settings).items():
+        values = plain(given)
+        if isinstance(values, list | tuple):
+            values = [plain(value) for value in values]
+        if not isinstance(values, str | list) or not all(
+            isinstance(value, int | float | str) for value in values
+        ):
+            raise InputError(f"{name} is {shown(given)}; it must be a list of values or {FORM}")
+        found[name] = values
+    return found
 
 
 def reproduce(
@@ -37,9 +106,13 @@ def reproduce(
     `comsd reproduce --help`. The same call again continues.
     """
     asked = {"domains": domains, "methods": methods, "tasks": tasks}
-    plan = make_plan(exhibit, preset, seeds=seeds, **asked)
-    carry_out(plan, Path(dir) / preset, make_executor(**(where or {})), report)
-    return write_report(dir)
+    chosen = {name: as_names(name, value) for name, value in asked.items()}
+    number = None if seeds is None else as_number("seeds", seeds, int, 1, MOST_SEEDS)
+    place, preset = as_path("dir", dir), choose("preset", preset, {p: p for p in PRESETS})
+    check_report(report)
+    plan = make_plan(as_text("exhibit", exhibit), preset, seeds=number, **chosen)
+    carry_out(plan, place / preset, executor_of(where), report)
+    return write_report(place)
 
 
 @dataclass(frozen=True)
@@ -66,7 +139,10 @@ def sweep(
     options: `preset`, `seeds`, `trials`, `sampler`, `task`, `adapt`, `rank`, `lowest` and `halve`
     as in `comsd sweep --help`; where: as for `reproduce`.
     """
-    asked = make_sweep(method, env, settings, **options)
-    carry_out_sweep(asked, Path(dir), make_executor(**(where or {})), report)
-    page, ranking = write_sweep_report(Path(dir))
+    place, chosen = as_path("dir", dir), sweep_options(options)
+    check_report(report)
+    names = as_text("method", method), as_text("env", env)
+    asked = make_sweep(*names, swept_settings(settings), **chosen)
+    carry_out_sweep(asked, place, executor_of(where), report)
+    page, ranking = write_sweep_report(place)
     return SweepResult(ranking, best_commands(asked, ranking[0].trial) if ranking else [], page)

@@ -193,6 +193,13 @@ def finish(process: BaseProcess, log: Path, seconds: float = BLOCKED) -> Answer:
     return Answer(process.exitcode, "", said)
 
 
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def die_at(given: tuple[Path, int]) -> None:
     """Make this process kill itself at its n-th change of a file below a directory."""
     place, moment = str(given[0]), given[1]

@@ -132,7 +132,9 @@ def test_damage_is_noticed(
     )
     rng = np.random.default_rng([SEED, len(kind)])
     cases = [(name, damage) for name in files_of(run) for damage in DAMAGES]
-    chosen = rng.permutation(len(cases))[: times(14, 175)]
+    wanted = times(14, 175)
+    rounds = -(-wanted // len(cases))  # a small run has fewer: then other bits and lengths
+    chosen = np.concatenate([rng.permutation(len(cases)) for _ in range(rounds)])[:wanted]
     for name, damage in (cases[i] for i in sorted(chosen)):
         for end in attack(run, name, damage, rng, tmp_path / "run")[:1]:
             count(f"corruption, {damage.__name__}", end)

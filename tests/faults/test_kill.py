@@ -21,6 +21,7 @@ from faults.attack import (
     die_at,
     fingerprint,
     finish,
+    is_alive,
     start,
     times,
 )
@@ -88,18 +89,23 @@ def test_a_killed_reproduction_ends_with_the_same_report(tmp_path: Path, count: 
     began = time.monotonic()
     subprocess.run([*command, str(calm)], check=True, capture_output=True)
     seconds, rng = time.monotonic() - began, np.random.default_rng(SEED)
-    for _ in range(8):
+    for trial in range(8):
         driver = subprocess.Popen(
             [*command, str(killed)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         time.sleep(float(rng.uniform(1, seconds / 2)))
         listed = Path(f"/proc/{driver.pid}/task/{driver.pid}/children")
-        for worker in listed.read_text().split() if listed.exists() else ():
-            os.kill(int(worker), signal.SIGKILL)
+        workers = [int(word) for word in listed.read_text().split()] if listed.exists() else []
+        for worker in workers if trial % 2 else ():
+            os.kill(worker, signal.SIGKILL)
             count("kill -9, worker of reproduce", "killed")
         driver.kill()
         ended = driver.wait()
         count("kill -9, reproduce", "killed" if ended == -signal.SIGKILL else "came too late")
+        limit = time.monotonic() + 60
+        while any(map(is_alive, workers)):
+            assert time.monotonic() < limit, "a run goes on without its driver"
+            time.sleep(0.05)
     subprocess.run([*command, str(killed)], check=True, capture_output=True)
     figures = [place / "report" / "smoke-maze.csv" for place in (calm, killed)]
     assert figures[0].read_text() == figures[1].read_text()

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from comsd.config import choose
 from comsd.envs.maze import MAZES
 from comsd.errors import InputError
 from comsd.evaluation.base import untrained_policy
 from comsd.evaluation.maze import draw_maze
-from comsd.evaluation.metrics import Interval, mean_states
+from comsd.evaluation.metrics import Interval, mean_states, travel
 from comsd.evaluation.rollouts import Floats, Rollouts
 from comsd.evaluation.skills import RobotEvaluator, SkillEvaluator
 from comsd.evaluation.sweeps import SWEEPS, labels
@@ -75,8 +73,7 @@ def describe(
     if rollouts.positions is None:
         columns.append([None] * len(names))
     else:
-        ends = [[np.linalg.norm(t[-1] - t[0]) for t in skill] for skill in rollouts.tracks()]
-        columns.append(np.mean(ends, 1).tolist())
+        columns.append(travel(rollouts).mean(1).tolist())
     for name in ROBOT_MEASURES:
         values = rollouts.watched.get(name)
         unknown = [None] * len(names)

@@ -12,6 +12,7 @@ from comsd.cli import console
 from comsd.cli.console import fail, say
 from comsd.config import choose
 from comsd.errors import InputError, Interrupted, RunError
+from comsd.training import signals
 
 USAGE = """\
 comsd: unsupervised skill discovery
@@ -52,6 +53,8 @@ COMMANDS = {command: module for module, commands in MODULES.items() for command 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the `comsd` command."""
+    if argv is None:  # a process of its own
+        signals.leave = console.leave
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
         dispatch(list(sys.argv[1:] if argv is None else argv))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import sys
@@ -11,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
-from comsd.errors import InputError
+from comsd.errors import InputError, Interrupted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -86,6 +87,14 @@ def echo(line: str) -> None:
 def fail(message: str, code: int) -> NoReturn:
     print(f"comsd: {printable(pasteable(message))}", file=sys.stderr)
     sys.exit(code)
+
+
+def leave(stop: Interrupted) -> NoReturn:
+    """End the process at once, from whichever thread; the main one does not come back."""
+    cursor = "\x1b[?25h\n" if sys.stderr.isatty() else ""  # a bar of progress had hidden it
+    with contextlib.suppress(OSError):
+        os.write(2, f"{cursor}comsd: {printable(pasteable(str(stop)))}\n".encode())
+    os._exit(128 + stop.signal)
 
 
 def say(message: str) -> None:

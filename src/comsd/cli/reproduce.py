@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Literal
 
 from comsd.cli import executors
 from comsd.cli.console import echo, new_table, read_arguments, show
 from comsd.cli.sweep import report_sweep
 from comsd.cli.watch import JobTable
+from comsd.config import Preset
 from comsd.jobs.cost import Work, job_total
 from comsd.jobs.size import job_size
 from comsd.options import Option
@@ -18,7 +18,6 @@ from comsd.reproduction.page import write_report
 from comsd.reproduction.plan import ALL, Plan, carry_out, make_plan
 from comsd.sweeps.sweep import FILE
 
-Preset = Literal["paper", "lite", "smoke"]
 OPTIONS = [
     Option("--preset", Preset, "scale of all runs; never mixed in a report", "paper"),
     Option("--domains", str, "robots [the exhibit's]", several=True),

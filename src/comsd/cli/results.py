@@ -28,7 +28,9 @@ MEASURED = [
     Option("--starts", int, "starts per skill (default: the run's setting, 12)"),
     Option("--skills", int, "random skills (default: 12); not for mazes"),
     Option("--steps", int, "steps of a roll-out (default: the run's setting, 500); not for mazes"),
-    Option("--xy", str, "entries of the observation to draw as a trajectory, such as 0,1"),
+    Option(
+        "--xy", str, "what to draw as a trajectory: entries of the observation, 0,1, or their name"
+    ),
 ]
 EVALUATE = [
     *MEASURED,
@@ -44,9 +46,10 @@ def chosen(given: dict[str, Any]) -> dict[str, Any]:
     names = "starts", "skills", "steps", "xy"
     values: dict[str, Any] = {name: given.get(f"--{name}") for name in names}
     if (xy := values["xy"]) is not None:
-        if not re.fullmatch(r"\d+,\d+", xy):
-            raise InputError(f"--xy is {xy!r}; it must be two numbers such as 0,1")
-        values["xy"] = tuple(map(int, xy.split(",")))
+        words = xy.split(",")
+        if not re.fullmatch(r"\d+,\d+|[^,\d][^,]*(,[^,\d][^,]*)?", xy):
+            raise InputError(f"--xy is {xy!r}; it must be two numbers such as 0,1, or a name")
+        values["xy"] = tuple(int(word) if word.isdecimal() else word for word in words)
     return values
 
 
@@ -152,15 +155,22 @@ def show_analysis(result: Analysis) -> None:
 EXPLORE = [
     Option("--out", Path, "the file", f"RUN/{EXPLORER}"),
     Option("--skills", int, "skills on the map", 64),
-    Option("--starts", int, "starts that each is measured from", 5),
+    Option("--starts", int, "starts that each is measured from (default: the run's setting, 12)"),
+    Option("--steps", int, "steps of a roll-out (default: the run's setting, 500)"),
     Option("--no-open", bool, "only write the file, do not open it in a browser"),
 ]
 
 
 def explore(argv: list[str]) -> None:
     place, given = read_arguments(argv, "comsd explore RUN", EXPLORE, RUN)
-    skills, starts = given.get("--skills", 64), given.get("--starts", 5)
-    path = comsd.explore(place, given.get("--out"), skills, starts=starts, report=say)
+    path = comsd.explore(
+        place,
+        given.get("--out"),
+        given.get("--skills", 64),
+        starts=given.get("--starts"),
+        steps=given.get("--steps"),
+        report=say,
+    )
     echo(f"written: {path} ({path.stat().st_size / 1e6:.1f} MB), opens in any browser, offline")
     if "--no-open" not in given and sys.stdout.isatty():
         webbrowser.open(path.resolve().as_uri())

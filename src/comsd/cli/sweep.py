@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Literal, cast
 
 from comsd.cli import executors
-from comsd.cli.console import echo, new_table, show, show_help
+from comsd.cli.console import Given, echo, env_of_file, new_table, show, show_help
 from comsd.cli.watch import JobTable
+from comsd.config import Preset
 from comsd.errors import InputError
 from comsd.jobs.cost import Work
 from comsd.jobs.size import job_size
@@ -21,7 +22,7 @@ from comsd.sweeps.sweep import FILE, Sweep, read_sweep
 
 OPTIONS = [
     Option("--env", str, "the environment; `comsd envs` lists them"),
-    Option("--preset", Literal["paper", "lite", "smoke"], "scale of all runs", "paper"),
+    Option("--preset", Preset, "scale of all runs", "paper"),
     Option("--seeds", int, "seeds 1 to N of every trial", 3),
     Option("--trials", int, "trials that are sampled; without ranges: all combinations"),
     Option("--sampler", Literal["auto", "random", "tpe"], "tpe is Optuna's, an extra", "auto"),
@@ -47,6 +48,7 @@ def sweep(argv: list[str]) -> None:
     words, rest = take_settings(argv)
     (method,), given = parse(rest, OPTIONS, ["METHOD"])
     values = {option.name: option.default for option in OPTIONS} | given
+    values["--env"] = values["--env"] or env_of_file()
     if values["--env"] is None:
         raise InputError(f"--env is missing: {usage}")
     asked = make_sweep(
@@ -122,5 +124,5 @@ def report_sweep(root: Path, out: Path | None = None) -> None:
     if ranked:
         show(table)
         for command in best_commands(asked, ranked[0].trial):
-            echo(f"best: {command}")
+            echo(" ".join([f"best: {command}", *Given.words]))
     echo(f"report: {page}")

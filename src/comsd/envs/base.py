@@ -59,6 +59,6 @@ class Env(Protocol):
         """The complete state, as arrays and JSON values: a restored copy continues bit for bit."""
         ...
 
-    def load_state_dict(self, state: dict[str, Any]) -> Array | None:
+    def load_state_dict(self, state: dict[str, Any]) -> NDArray[Any] | None:
         """Returns the observations of new episodes where the state could not be saved."""
         ...

@@ -17,20 +17,40 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from comsd.config import Stage, choose, setting, shown, sourced
-from comsd.envs.specs import ENVS, OURS, TASKS, EnvSettings, EnvSpec, Values
+from comsd.envs.base import Env
+from comsd.envs.specs import (
+    ENVS,
+    OURS,
+    PIXEL_AGENT,
+    PIXEL_PRETRAINING,
+    TASKS,
+    TESTS,
+    EnvSettings,
+    EnvSpec,
+    Values,
+)
 from comsd.errors import InputError, UnknownEnvError
 from comsd.types import ObsSpec
 
 if TYPE_CHECKING:
+    from comsd.encoders import PixelSettings
     from comsd.envs.gym import GymEnv
 
 Family = Literal["robots", "maze"]
 
 DEFAULT_HORIZON = 1000
 EXAMPLES: dict[str, EnvSpec] = {"robots": ENVS["walker"], "maze": ENVS["maze-tree"]}
+ONE_STEP = sourced("the environment's own steps", pixels__repeat=1)
+PIXELS: dict[str, Values] = {  # beside those of robots
+    "paper": ONE_STEP,
+    "lite": ONE_STEP,
+    "smoke": ONE_STEP | sourced(TESTS, train__batch_size=32),
+}
 FORMS = "gym:ID, gym:PACKAGE:ID, dmc:DOMAIN-TASK, or the name of one from --env-file"
 
 
@@ -73,6 +93,7 @@ class Source:
 
 
 REGISTERED: dict[str, Source] = {}
+IMPORTED: dict[str, None] = {}  # packages that the user has named, in this order
 
 
 def register_env(
@@ -103,7 +124,10 @@ def import_package(env: str) -> None:
     package, _, _ = rest.rpartition(":")
     if prefix == "gym" and package:
         try:
+            if package not in sys.modules and find_spec(package.partition(".")[0]) is None:
+                sys.path.append(str(Path.cwd()))  # one that lies where the command is called
             import_module(package)
+            IMPORTED[package] = None
         except Exception as error:  # whatever the user's code raises
             raise InputError(f"env is {env!r}: {type(error).__name__}: {error}") from error
 
@@ -163,6 +187,14 @@ def make_gym(source: Source, kwargs: str, horizon: int, num_envs: int, seed: int
     return GymEnv(made_by(source, kwargs), seeds, horizon, repr(source.name), spec)
 
 
+def make_gym_pixels(
+    source: Source, kwargs: str, horizon: int, num_envs: int, seed: int, settings: PixelSettings
+) -> Env:
+    from comsd.envs.pixels import gym_pixels
+
+    return gym_pixels(make_gym(source, kwargs, horizon, num_envs, seed), settings)
+
+
 def foreign_spec(source: Source, stage: Stage, given: Mapping[str, Any]) -> EnvSpec:
     """given: values of `GymSettings` that are known."""
     family = given.get("family", source.family)
@@ -171,8 +203,9 @@ def foreign_spec(source: Source, stage: Stage, given: Mapping[str, Any]) -> EnvS
     usual = source.horizon or DEFAULT_HORIZON
     kwargs, horizon = given.get("kwargs", "{}"), given.get("horizon", usual)
     own = sourced(limit, env__horizon=usual) | sourced(OURS, env__family=source.family)
+    images = PIXEL_PRETRAINING
     if stage != "pretrain":
-        example = TASKS["walker_run"]
+        example, images = TASKS["walker_run"], PIXEL_AGENT
     return dataclasses.replace(
         example,
         name=source.name,
@@ -183,8 +216,8 @@ def foreign_spec(source: Source, stage: Stage, given: Mapping[str, Any]) -> EnvS
         values=example.values | own,
         agents={name: held(presets, horizon) for name, presets in example.agents.items()},
         tasks=(source.name,) if stage == "pretrain" else (),
-        make_pixels=None,
-        pixels={},
+        make_pixels=partial(make_gym_pixels, source, kwargs, horizon),
+        pixels={preset: values | PIXELS[preset] for preset, values in images.items()},
         settings=GymSettings,
     )
 

@@ -18,7 +18,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from comsd.envs.base import Step
-from comsd.envs.gym_state import find_plane, state_access
+from comsd.envs.gym_state import find_plane, mujoco_pair, state_access
 from comsd.errors import InputError, RunError
 from comsd.types import Array, Mask, ObsSpec
 
@@ -56,6 +56,7 @@ class GymEnv:
         self.obs_spec = obs_spec or plain_spec(shape, dtype)
         self.low, self.high = action_bounds(first.action_space, title)
         self.scale = (self.high - self.low) / np.float32(2)
+        self.entries = named_entries(first.observation_space)
         self.action_space, self.action_dim = first.action_space, len(self.low)
         self.direct = bool((self.low == -1).all() and (self.high == 1).all())
         box = isinstance(self.action_space, spaces.Box)
@@ -116,15 +117,26 @@ class GymEnv:
         return [spaces.unflatten(self.action_space, a) for a in action]
 
     def positions(self) -> NDArray[np.floating] | None:
-        """From `x_position` and `y_position` of the infos, else of the body in MuJoCo."""
+        """From `x_position` and `y_position` of the infos or observations, or of the body in
+        MuJoCo; of an environment with goals, what is to reach them.
+        """
         if all("x_position" in info and "y_position" in info for info in self.infos):
             return np.array([(info["x_position"], info["y_position"]) for info in self.infos])
-        if self.plane is None:
+        for names in (("x_position", "y_position"), ("achieved_goal",)):
+            if all(name in self.entries for name in names):
+                chosen = [entry for name in names for entry in self.entries[name]]
+                if len(chosen) >= 2:
+                    return self.obs[:, chosen[:2]]
+        pairs = self.mujoco_pairs()
+        if self.plane is None or pairs is None:
             return None
         body, axes = self.plane
-        simulations = [getattr(env.unwrapped, "physics", env.unwrapped) for env in self.envs]
-        data = [getattr(simulation, "data") for simulation in simulations]  # noqa: B009 (of MuJoCo)
-        return np.array([d.xpos[body, axes] for d in data])
+        return np.array([data.xpos[body, axes] for _, data in pairs])
+
+    def mujoco_pairs(self) -> list[tuple[Any, Any]] | None:
+        """Model and data of every simulation, where MuJoCo is behind the environment."""
+        pairs = [mujoco_pair(env.unwrapped) for env in self.envs]
+        return [pair for pair in pairs if pair] if all(pairs) else None
 
     def check_finite(self, what: str, values: NDArray[Any]) -> None:
         if values.dtype.kind == "f" and not np.isfinite(values).all():
@@ -140,6 +152,7 @@ class GymEnv:
     def describe(self) -> dict[str, Any]:
         """What a run remembers of it, for people to read."""
         kind, spec = type(self.envs[0].unwrapped), self.obs_spec
+        statistics = f"of {STATISTICS_STEPS} random steps" if spec.mean.shape else "none, images"
         return {
             "class": f"{kind.__module__}:{kind.__qualname__}",
             "observations": {
@@ -147,7 +160,7 @@ class GymEnv:
                 "dtype": spec.dtype,
                 "mean": spec.mean.tolist(),
                 "std": spec.std.tolist(),
-                "statistics": f"of {STATISTICS_STEPS} random steps",
+                "statistics": statistics,
             },
             "actions": {"low": self.low.tolist(), "high": self.high.tolist()},
             "horizon": self.horizon,
@@ -226,8 +239,8 @@ def observation_form(
 
     Images stay images, everything else becomes one vector.
     """
-    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3:
-        return space.shape, "uint8", np.asarray
+    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3):
+        return space.shape, "uint8", partial(checked_vector, space.shape)
     flat = spaces.flatten_space(space) if space.is_np_flattenable else None
     if not isinstance(flat, spaces.Box) or not flat.shape[0]:
         raise InputError(
@@ -237,6 +250,17 @@ def observation_form(
     vector = isinstance(space, spaces.Box) and len(space.shape) == 1
     check = partial(checked_vector, flat.shape) if vector else partial(spaces.flatten, space)
     return flat.shape, "float32", check
+
+
+def named_entries(space: gymnasium.Space) -> dict[str, range]:
+    """Where the parts of a Dict lie in the flattened observation."""
+    found: dict[str, range] = {}
+    if isinstance(space, spaces.Dict) and space.is_np_flattenable:
+        at = 0
+        for name, part in space.spaces.items():
+            found[str(name)] = range(at, at + spaces.flatdim(part))
+            at += len(found[str(name)])
+    return found
 
 
 def checked_vector(shape: tuple[int, ...], obs: Any) -> Any:
@@ -256,16 +280,17 @@ def estimate_observations(
 ) -> ObsSpec:
     """What observations look like, with the statistics of random steps; always the same ones."""
     env = GymEnv(make, [0], horizon, title)
-    if env.obs_spec.dtype == "uint8":
-        return env.obs_spec
+    images = env.obs_spec.dtype == "uint8"
     rng, seen = np.random.default_rng(0), [env.obs[0]]
-    for _ in range(steps):
+    for _ in range(0 if images else steps):
         step = env.step(rng.uniform(-1, 1, (1, env.action_dim)).astype(np.float32))
         seen.append(step.obs[0])
         if step.ended[0]:
             seen.append(env.reset()[0])
     for one in env.envs:
         one.close()
+    if images:
+        return env.obs_spec
     mean, std = np.mean(seen, 0, np.float64), np.std(seen, 0, np.float64)
     std[std < CONSTANT] = 1
     return env.obs_spec._replace(mean=mean.astype(np.float32), std=std.astype(np.float32))

@@ -62,16 +62,27 @@ def state_access(env: gymnasium.Env) -> StateAccess | None:
     return MujocoState() if type(env).__module__.startswith("gymnasium.envs.mujoco.") else None
 
 
+def mujoco_pair(env: Any) -> tuple[Any, Any] | None:
+    """Model and data of the simulation behind an unwrapped environment, dm_control's too."""
+    import mujoco
+
+    holder = getattr(env, "physics", env)
+    model, data = (getattr(holder, name, None) for name in ("model", "data"))
+    model, data = getattr(model, "ptr", model), getattr(data, "ptr", data)
+    found = isinstance(model, mujoco.MjModel) and isinstance(data, mujoco.MjData)
+    return (model, data) if found else None
+
+
 def find_plane(env: Any) -> tuple[int, list[int]] | None:
     """The body in MuJoCo that moves about, and the two axes along which it does."""
-    model: Any = getattr(getattr(env, "physics", env), "model", None)
-    kinds, bodies = getattr(model, "jnt_type", None), getattr(model, "jnt_bodyid", None)
-    if kinds is None or bodies is None or not len(kinds):
+    pair = mujoco_pair(env)
+    if pair is None or not pair[0].njnt:
         return None
+    model = pair[0]
     free, slide = 0, 2  # mjtJoint
-    body = int(bodies[0])
-    if kinds[0] == free:
+    body = int(model.jnt_bodyid[0])
+    if model.jnt_type[0] == free:
         return body, [0, 1]
-    slides = np.flatnonzero((bodies == body) & (kinds == slide))
+    slides = np.flatnonzero((model.jnt_bodyid == body) & (model.jnt_type == slide))
     axes = sorted({int(np.abs(model.jnt_axis[joint]).argmax()) for joint in slides})
     return (body, axes) if len(axes) == 2 else None

@@ -15,10 +15,13 @@ from comsd.errors import InputError
 from comsd.types import Array, Mask, ObsSpec, PolicyFn
 
 if TYPE_CHECKING:
+    from comsd.envs.gym import GymEnv
     from comsd.envs.mujoco import RobotEnv
 
 Images = NDArray[np.uint8]  # (N, C, H, W)
 Camera = Callable[[NDArray[Any]], Images]  # from observations of all environments to a frame each
+Frame = tuple[int, ...]  # the shape of one image, (C, H, W)
+SUMMARY = 8  # rows and columns of the small image by which images are compared
 
 
 class FrameStack:
@@ -35,9 +38,12 @@ class FrameStack:
         self.obs = fresh
         return fresh
 
-    def push(self, image: Images) -> Images:
-        self.obs = np.concatenate([self.obs[:, image.shape[1] :], image], 1)
-        return self.obs
+    def push(self, image: Images, where: Mask | None = None) -> Images:
+        pushed = np.concatenate([self.obs[:, image.shape[1] :], image], 1)
+        if where is not None:
+            pushed = np.where(where[:, None, None, None], pushed, self.obs)
+        self.obs = pushed
+        return pushed
 
 
 class PixelEnv:
@@ -46,10 +52,7 @@ class PixelEnv:
     The reward is the sum of theirs. When an episode ends in any environment, the step ends for all.
     """
 
-    def __init__(
-        self, env: Env, camera: Camera, frame: tuple[int, ...], settings: PixelSettings
-    ) -> None:
-        """frame: the shape of one image, (C, H, W)."""
+    def __init__(self, env: Env, camera: Camera, frame: Frame, settings: PixelSettings) -> None:
         self.env, self.camera, self.action_repeat = env, camera, settings.repeat
         self.stack = FrameStack(settings.stack)
         self.num_envs, self.action_dim = env.num_envs, env.action_dim
@@ -77,28 +80,80 @@ class PixelEnv:
     def state_dict(self) -> dict[str, Any]:
         return {"env": self.env.state_dict(), "frames": self.stack.obs}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.env.load_state_dict(state["env"])
+    def load_state_dict(self, state: dict[str, Any]) -> Images | None:
+        fresh = self.env.load_state_dict(state["env"])
+        if fresh is not None:
+            return self.stack.start(self.camera(fresh))
         self.stack.obs = state["frames"]
+        return None
 
 
-# --- robots ---------------------------------------------------------------------------------------
+# --- cameras --------------------------------------------------------------------------------------
 
 
-def robot_camera(env: RobotEnv, settings: PixelSettings) -> Camera:
+def robot_camera(env: RobotEnv, settings: PixelSettings) -> tuple[Camera, Frame]:
     """Images of the simulations as they are now."""
     from comsd.envs.rendering import make_renderer  # loads OpenGL
 
     renderer = make_renderer(env.robot.name, settings.size, settings.render)
-    return lambda _: renderer.render(env.simulations.state())
+    return lambda _: renderer.render(env.simulations.state()), renderer.frame
 
 
 def robot_pixels(env: RobotEnv, settings: PixelSettings) -> PixelEnv:
-    frame = 3, settings.size, settings.size
-    return PixelEnv(env, robot_camera(env, settings), frame, settings)
+    return PixelEnv(env, *robot_camera(env, settings), settings)
 
 
-def act_on_states(env: RobotEnv, settings: Settings, policy_fn: PolicyFn) -> PolicyFn:
+def image_camera(obs: ObsSpec) -> tuple[Camera, Frame]:
+    """Images that an environment itself observes, uint8, channels first or last, of any size."""
+    shape, dtype = obs.shape, obs.dtype
+    if dtype != "uint8" or len(shape) not in (2, 3):
+        raise InputError(
+            f"pixels is True, but observations are {dtype} of shape {tuple(shape)}; they must be "
+            "uint8 images of shape (H, W), (C, H, W) or (H, W, C)"
+        )
+    if len(shape) == 2:  # grey
+        return lambda obs: obs[:, None], (1, *shape)
+    if shape[0] <= shape[2]:  # channels are fewer than rows and columns
+        return lambda obs: obs, shape
+    return lambda obs: obs.transpose(0, 3, 1, 2), (shape[2], *shape[:2])
+
+
+def image_pixels(env: Env, settings: PixelSettings) -> PixelEnv:
+    """Stacks of the images that an environment itself observes."""
+    return PixelEnv(env, *image_camera(env.obs_spec), settings)
+
+
+def gym_camera(env: GymEnv, settings: PixelSettings) -> tuple[Camera, Frame]:
+    """What the environment observes, if these are images; else MuJoCo's images of it."""
+    if env.obs_spec.dtype == "uint8":
+        return image_camera(env.obs_spec)
+    first = env.mujoco_pairs()
+    if first is None:
+        raise InputError(
+            f"pixels is True, but env {env.title} observes numbers and is none of MuJoCo's, which "
+            "can be drawn; allowed: observations that are uint8 images (H, W), (C, H, W) or "
+            "(H, W, C)"
+        )
+    from comsd.envs.rendering import model_renderer  # loads OpenGL
+
+    renderer = model_renderer(first[0][0], settings.size, settings.render)
+    return lambda _: renderer.render_pairs(env.mujoco_pairs() or []), renderer.frame
+
+
+def gym_pixels(env: GymEnv, settings: PixelSettings) -> PixelEnv:
+    return PixelEnv(env, *gym_camera(env, settings), settings)
+
+
+def camera_of(env: Any, settings: PixelSettings) -> Camera:
+    """Through which a run on images sees an environment of states."""
+    find = robot_camera if hasattr(env, "robot") else gym_camera
+    return find(env, settings)[0]
+
+
+# --- looking at runs on images --------------------------------------------------------------------
+
+
+def act_on_states(env: Any, settings: Settings, policy_fn: PolicyFn) -> PolicyFn:
     """The policy of a run in the environment of states, step by step; settings: its `pixels`.
 
     A policy of images sees them by a camera, and its actions are repeated. So every state on the
@@ -106,34 +161,34 @@ def act_on_states(env: RobotEnv, settings: Settings, policy_fn: PolicyFn) -> Pol
     """
     if not isinstance(settings, PixelSettings):
         return policy_fn
-    camera, stack = robot_camera(env, settings), FrameStack(settings.stack)
+    camera, stack = camera_of(env, settings), FrameStack(settings.stack)
     action: Array = np.zeros((env.num_envs, env.action_dim), np.float32)
 
     def act(obs: NDArray[Any]) -> Array:
         nonlocal action
-        clock = int(env.clock[0])  # of all: a robot's episodes are equally long
-        if clock % settings.repeat == 0:
-            image = camera(obs)
-            action = policy_fn(stack.push(image) if clock else stack.start(image))
+        clock = env.clock  # of each episode
+        due = clock % settings.repeat == 0
+        if due.any():
+            image, begins = camera(obs), clock == 0
+            if (due & ~begins).any():
+                stack.push(image, due & ~begins)
+            if begins.any():
+                stack.start(image, None if begins.all() else begins)
+            action = np.where(due[:, None], policy_fn(stack.obs), action)
         return action
 
     return act
 
 
-# --- environments whose observations are images ---------------------------------------------------
-
-
-def image_pixels(env: Env, settings: PixelSettings) -> PixelEnv:
-    """Stacks of the images that an environment itself observes, uint8, channels first or last."""
-    shape, dtype = env.obs_spec.shape, env.obs_spec.dtype
-    if dtype != "uint8" or len(shape) not in (2, 3):
-        raise InputError(
-            f"pixels is True, but observations are {dtype} of shape {tuple(shape)}; they must be "
-            "uint8 images of shape (H, W), (C, H, W) or (H, W, C)"
-        )
-    if len(shape) == 2:  # grey
-        return PixelEnv(env, lambda obs: obs[:, None], (1, *shape), settings)
-    if shape[0] <= shape[2]:  # channels are fewer than rows and columns
-        return PixelEnv(env, lambda obs: obs, shape, settings)
-    frame = shape[2], *shape[:2]
-    return PixelEnv(env, lambda obs: obs.transpose(0, 3, 1, 2), frame, settings)
+def summarise(obs: NDArray[Any], spec: ObsSpec) -> NDArray[np.float32]:
+    """Observations (N, ...) as vectors that can be compared: images are made small, in [0, 1]."""
+    if spec.dtype != "uint8":
+        return obs.reshape(len(obs), -1)
+    images = image_camera(spec)[0](obs).astype(np.float32) / 255
+    for axis in (2, 3):
+        size = images.shape[axis]
+        starts = np.arange(min(size, SUMMARY)) * size // min(size, SUMMARY)
+        widths = np.diff(starts, append=size)
+        shape = [-1 if i == axis else 1 for i in range(4)]
+        images = np.add.reduceat(images, starts, axis) / widths.reshape(shape)
+    return images.reshape(len(obs), -1).astype(np.float32, copy=False)

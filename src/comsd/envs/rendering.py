@@ -1,4 +1,4 @@
-"""Images of a robot by MuJoCo's OpenGL renderer, without a window.
+"""Images of a simulation by MuJoCo's OpenGL renderer, without a window.
 
 Nothing here loads OpenGL before the first image is asked for. A backend that is broken may end its
 process, so whether one works is tried in another process first.
@@ -13,10 +13,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import copy
+import hashlib
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any, Literal
@@ -120,7 +122,7 @@ def drawn_model(model: mujoco.MjModel, size: int, quality: Quality) -> mujoco.Mj
 
 
 class Renderer:
-    """Square images of one model from one of its cameras."""
+    """Square images of one model from one of its cameras; camera -1: from outside."""
 
     def __init__(
         self, model: mujoco.MjModel, size: int, quality: Quality, camera: int, backend: str
@@ -138,23 +140,37 @@ class Renderer:
                 self.scene.flags[costly] = 0
         self.data, self.option = mujoco.MjData(self.model), mujoco.MjvOption()
         self.camera = mujoco.MjvCamera()
-        self.camera.type = mujoco.mjtCamera.mjCAMERA_FIXED.value
-        self.camera.fixedcamid = camera
+        mujoco.mjv_defaultFreeCamera(self.model, self.camera)
+        if camera >= 0:
+            self.camera.type = mujoco.mjtCamera.mjCAMERA_FIXED.value
+            self.camera.fixedcamid = camera
         self.viewport = mujoco.MjrRect(0, 0, size, size)
+        self.frame = 3, size, size
         self.rows = np.empty((size, size, 3), np.uint8)  # from the lowest row to the highest
         atexit.register(self.close)
 
     def render(self, state: Doubles) -> Pixels:
         """(N, 3, H, W) for states of simulations (N, .), as `simulations.state()` has them."""
-        images = np.empty((len(state), 3, self.size, self.size), np.uint8)
+        return self.render_all([(self.model, row) for row in state])
+
+    def render_pairs(self, pairs: Sequence[tuple[mujoco.MjModel, mujoco.MjData]]) -> Pixels:
+        """Of simulations as they are now, each with a model of its own: tasks change them."""
+        state = np.empty((len(pairs), mujoco.mj_stateSize(self.model, STATE)))
+        for (model, data), row in zip(pairs, state, strict=True):
+            mujoco.mj_getState(model, data, row, STATE)
+        models = (model for model, _ in pairs)
+        return self.render_all(list(zip(models, state, strict=True)))
+
+    def render_all(self, shown: Sequence[tuple[mujoco.MjModel, Doubles]]) -> Pixels:
+        images = np.empty((len(shown), *self.frame), np.uint8)
         self.gl.make_current()
-        for row, image in zip(state, images, strict=True):
-            self.draw(row)
+        for (model, state), image in zip(shown, images, strict=True):
+            self.draw(model, state)
             image[:] = self.rows[::-1].transpose(2, 0, 1)
         return images
 
-    def draw(self, state: Doubles) -> None:
-        model, data, everything = self.model, self.data, mujoco.mjtCatBit.mjCAT_ALL.value
+    def draw(self, model: mujoco.MjModel, state: Doubles) -> None:
+        data, everything = self.data, mujoco.mjtCatBit.mjCAT_ALL.value
         mujoco.mj_setState(model, data, state, STATE)
         mujoco.mj_kinematics(model, data)  # what is drawn depends on no more than these three
         mujoco.mj_comPos(model, data)
@@ -170,17 +186,39 @@ class Renderer:
             self.gl.free()
 
 
-@cache
-def make_renderer(robot: str, size: int, quality: Quality) -> Renderer:
-    """One for all simulations of a robot; raises InputError where nothing can draw."""
+def needed_backend() -> str:
+    """Raises InputError where nothing can draw."""
     backend = first_working()
     if backend is None:
         raise InputError(
             "pixels need OpenGL, and neither EGL nor OSMesa works here: on Debian or Ubuntu "
             "`apt install libegl1 libgl1-mesa-dri` gives EGL; `comsd doctor` says more"
         )
+    return backend
+
+
+@cache
+def make_renderer(robot: str, size: int, quality: Quality) -> Renderer:
+    """One for all simulations of a robot."""
     found: Robot = load_robot(robot)
-    return Renderer(found.model, size, quality, found.camera, backend)
+    return Renderer(found.model, size, quality, found.camera, needed_backend())
+
+
+MODEL_RENDERERS: dict[tuple[Any, ...], Renderer] = {}
+
+
+def model_renderer(model: mujoco.MjModel, size: int, quality: Quality) -> Renderer:
+    """One for all models that only differ in what is drawn anew for every image.
+
+    Its camera is the one called `track`, as in Gymnasium, else the first, else one from outside.
+    """
+    kept = bytes(model.names), model.tex_data, model.mesh_vert, model.skin_vert, model.hfield_data
+    key = size, quality, hashlib.sha256(b"".join(map(bytes, kept))).hexdigest()
+    if key not in MODEL_RENDERERS:
+        track = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA.value, "track")
+        camera = track if track >= 0 or not model.ncam else 0
+        MODEL_RENDERERS[key] = Renderer(model, size, quality, camera, needed_backend())
+    return MODEL_RENDERERS[key]
 
 
 def frame_times(backend: str, robot: str = "cheetah", frames: int = 5) -> str:

@@ -39,9 +39,9 @@ class RewardEnv:
         self.env, self.name, self.reward_fn = env, name, REWARDS[name]
         self.num_envs, self.obs_spec, self.action_dim = env.num_envs, env.obs_spec, env.action_dim
         self.horizon, self.repeat = env.horizon, env.repeat
-        self.obs: Array = np.zeros((env.num_envs, *env.obs_spec.shape), env.obs_spec.dtype)
+        self.obs: NDArray[Any] = np.zeros((env.num_envs, *env.obs_spec.shape), env.obs_spec.dtype)
 
-    def reset(self, where: Mask | None = None) -> Array:
+    def reset(self, where: Mask | None = None) -> NDArray[Any]:
         self.obs = self.env.reset(where)
         return self.obs
 
@@ -69,7 +69,7 @@ class RewardEnv:
     def state_dict(self) -> dict[str, Any]:
         return {"env": self.env.state_dict(), "obs": self.obs}
 
-    def load_state_dict(self, state: dict[str, Any]) -> Array | None:
+    def load_state_dict(self, state: dict[str, Any]) -> NDArray[Any] | None:
         fresh = self.env.load_state_dict(state["env"])
         self.obs = state["obs"] if fresh is None else fresh
         return fresh

@@ -69,7 +69,7 @@ class SkillEnv:
         rng = self.rng.bit_generator.state if self.rng else None
         return {"env": self.env.state_dict(), "obs": self.obs, "rng": rng}
 
-    def load_state_dict(self, state: dict[str, Any]) -> Array | None:
+    def load_state_dict(self, state: dict[str, Any]) -> NDArray[Any] | None:
         fresh = self.env.load_state_dict(state["env"])
         self.obs = state["obs"] if fresh is None else fresh
         if self.rng:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -14,10 +15,11 @@ import torch
 from torch import Tensor
 
 from comsd.agents.base import Policy, make_policy_fn
+from comsd.config import check_value, shown
 from comsd.envs.base import Env
 from comsd.errors import InputError
 from comsd.evaluation.metrics import Measured, Values
-from comsd.evaluation.rollouts import Entries, Tick, untold
+from comsd.evaluation.rollouts import Tick, untold
 from comsd.files import Folder
 from comsd.runs import Run, factory
 from comsd.training.rollout import StopFn, Stopped, never, random_policy_fn
@@ -36,15 +38,24 @@ class Options:
     starts: int | None = None  # per skill
     skills: int | None = None  # random ones
     steps: int | None = None  # of a roll-out
-    xy: Entries | None = None  # entries of the observation that stand for the position
+    xy: Sequence[int | str] | str | None = None  # entries of the observation to draw, or names
     greedy: bool | None = None  # mean actions
     random_start: bool | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("starts", 2), ("skills", 2), ("steps", 1)):
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise InputError(f"{name} is {value}; it must be at least {least}")
+            if value is not None:
+                check_value(name, value, int, {"low": least})
+        words = self.entries or ()
+        if not isinstance(words, (tuple, list)) or not all(
+            isinstance(w, (int, str)) for w in words
+        ):
+            raise InputError(f"xy is {shown(self.xy)}; it must be two numbers, or a name")
+
+    @property
+    def entries(self) -> Sequence[int | str] | None:
+        return (self.xy,) if isinstance(self.xy, str) else self.xy
 
 
 class Evaluator(ABC):
@@ -110,8 +121,10 @@ class Evaluator(ABC):
     @property
     def title(self) -> str:
         s = self.run.config.run
-        what = f"{s.method}, {s.skills} skills" if self.run.pretrains else f"{s.stage} on {s.env}"
-        return f"{what}, seed {s.seed}"
+        if not self.run.pretrains:
+            return f"{s.stage} on {s.env}, seed {s.seed}"
+        size = "skills" if s.space == "one-hot" else f"dimensions of skill ({s.space})"
+        return f"{s.method} on {s.env}, {s.skills} {size}, seed {s.seed}"
 
     def save_figure(self, folder: Folder) -> Path:
         """A PNG file."""

@@ -138,6 +138,11 @@ def owners(ends: Cells, places: list[set[int]]) -> list[int | None]:
     return [int(share.argmax()) if share.max() >= OWNED else None for share in shares]
 
 
+def end_depths(maze: Maze, cells: Cells) -> NDArray[np.int64]:
+    """(skills, rollouts): the number of cells from the start to the end."""
+    return maze.depth[cells[:, :, -1]]
+
+
 def maze_metrics(maze: Maze, paths: Paths, cells: Cells, seed: int = 0) -> Values:
     """All metrics of the result of `maze_rollouts`."""
     num_skills, per_skill, length = cells.shape
@@ -160,7 +165,7 @@ def maze_metrics(maze: Maze, paths: Paths, cells: Cells, seed: int = 0) -> Value
         "arms_and_branches_apart": float(
             0 < len(set(owned)) == len(owned) == len(maze.arms) + len(maze.branches)
         ),
-        "end_depth": float(maze.depth[ends].mean()),
+        "end_depth": float(end_depths(maze, cells).mean()),
         "identification": identification(paths[:, :, -1].reshape(-1, 2), label),
         "end_information": corrected_information(label, ends.ravel()) / log_skills,
         "time_information": corrected_information(label, at_random_time.ravel()) / log_skills,

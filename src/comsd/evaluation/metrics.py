@@ -7,6 +7,7 @@ AKD(skill)        its mean over starts
 MS-coverage       mean distance of the mean states (MS) of skills to their nearest others
 A(f), rho         activity along the flag: mean AKD of skills with flag f; its rank correlation
 identification    share of roll-outs that the nearest centroid assigns to their skill
+travel            distance from the start of a roll-out to its end
 state coverage    the AKD of states drawn from the roll-outs of all skills together (k-NN)
 x-y coverage      squares of the plane that the roll-outs of all skills together visit (binned)
 
@@ -15,7 +16,8 @@ Intervals are 95 % percentile bootstraps over the skills, the starts or both, wh
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -84,6 +86,17 @@ def mean_states(rollouts: Rollouts) -> Floats:
     return rollouts.mean(rollouts.obs).mean(1)
 
 
+def state_components(means: Floats, n: int = 2) -> tuple[Floats, list[float]]:
+    """Mean states (skills, starts, O) along the n directions in which those of skills differ most.
+
+    (skills, starts, n), and the share of the skills' variance in each.
+    """
+    by_skill = means.astype(np.float64).mean(1)
+    _, sizes, directions = np.linalg.svd(by_skill - by_skill.mean(0), full_matrices=False)
+    shares = sizes**2 / max(float((sizes**2).sum()), 1e-12)
+    return (means - by_skill.mean(0)) @ directions[:n].T, shares[:n].tolist()
+
+
 def ms_coverage(means: Floats, k: int = MEAN_NEIGHBOURS[0]) -> float:
     """Mean distance between each mean state and its k nearest others."""
     rows = torch.from_numpy(means)
@@ -130,6 +143,28 @@ def rank_correlation(active: Floats) -> Floats:
     y = rankdata(active.reshape(n, -1), axis=1)
     x, y = x - x.mean(), y - y.mean(1, keepdims=True)
     return y @ x / np.maximum(np.sqrt((x @ x) * (y * y).sum(1)), 1e-12)
+
+
+# --- motion ---------------------------------------------------------------------------------------
+
+
+def travel(rollouts: Rollouts) -> Floats:
+    """(skills, starts): from start to end in a straight line."""
+    return of_tracks(rollouts, lambda track: np.linalg.norm(track[-1] - track[0]))
+
+
+def path_length(rollouts: Rollouts) -> Floats:
+    """(skills, starts): along the way."""
+    return of_tracks(rollouts, lambda track: np.linalg.norm(np.diff(track, axis=0), axis=1).sum())
+
+
+def forward_speed(rollouts: Rollouts, dt: float) -> Floats:
+    """(skills, starts): along x, per second; dt: seconds of a step."""
+    return of_tracks(rollouts, lambda track: (track[-1, 0] - track[0, 0]) / (len(track) - 1) / dt)
+
+
+def of_tracks(rollouts: Rollouts, figure: Callable[[Floats], Any]) -> Floats:
+    return np.array([[float(figure(track)) for track in skill] for skill in rollouts.tracks()])
 
 
 # --- differences ----------------------------------------------------------------------------------

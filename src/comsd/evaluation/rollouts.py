@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comsd.envs.base import Env
+from comsd.envs.pixels import summarise
 from comsd.errors import InputError
 from comsd.training.rollout import StopFn, never, rollout
 from comsd.types import Array, Mask, PolicyFn
@@ -60,11 +61,22 @@ class Rollouts:
         return [[p[: n + 1] for p, n in zip(*row, strict=True)] for row in rows]
 
 
-def check_entries(xy: Entries, env: Env) -> None:
-    if max(xy) >= env.obs_spec.dim:
+def find_entries(xy: Sequence[int | str], env: Env) -> Entries:
+    """Two entries of the flattened observation, by number or by the name of a part of it."""
+    said, named = ",".join(map(str, xy)), getattr(env, "entries", {})
+    found: list[int] = []
+    for word in xy:
+        if isinstance(word, str) and word not in named:
+            known = f"allowed: {', '.join(named)}" if named else "its observations have no names"
+            raise InputError(f"xy is {said}; {known}, or two numbers")
+        found += named[word] if isinstance(word, str) else [word]
+    if env.obs_spec.dtype == "uint8":
+        raise InputError(f"xy is {said}; observations are images, which have no such entries")
+    if len(found) < 2 or max(found[:2]) >= env.obs_spec.dim:
         raise InputError(
-            f"xy is {xy[0]},{xy[1]}; observations have {env.obs_spec.dim} numbers, counted from 0"
+            f"xy is {said}; observations have {env.obs_spec.dim} numbers, counted from 0"
         )
+    return found[0], found[1]
 
 
 def roll_out(
@@ -95,7 +107,7 @@ def roll_out(
         return policy_fn(now)
 
     for step in rollout(env, act, length, stopped=stopped):
-        obs.append(step.next_obs)
+        obs.append(summarise(step.next_obs, env.obs_spec))
         alive.append(step.alive)
         places.append(place(step.next_obs))
         for name, values in (watch() if watch else {}).items():
@@ -108,7 +120,7 @@ def roll_out(
 
     known = not any(p is None for p in places)
     return Rollouts(
-        by_skill(obs).reshape(skills, -1, len(obs), env.obs_spec.dim),
+        by_skill(obs),
         by_skill(alive).sum(-1),
         by_skill(places) if known else None,
         {name: by_skill(rows) for name, rows in watched.items()},

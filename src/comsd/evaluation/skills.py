@@ -33,7 +33,7 @@ from comsd.evaluation.metrics import (
     xy_coverage,
 )
 from comsd.evaluation.pictures import draw_activity, draw_bars, draw_trajectories
-from comsd.evaluation.rollouts import Floats, Rollouts, Watch, check_entries, roll_out
+from comsd.evaluation.rollouts import Entries, Floats, Rollouts, Watch, find_entries, roll_out
 from comsd.evaluation.sweeps import (
     FLAGS,
     IDENTIFIED,
@@ -47,13 +47,10 @@ from comsd.evaluation.sweeps import (
 from comsd.methods.base import Method
 from comsd.runs import Run
 from comsd.training.trainer import Trainer
-from comsd.types import PolicyFn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from comsd.envs.mujoco import RobotEnv
 
 IDENTIFIED_STEPS = 200  # of the roll-outs by which skills are identified
 TRAINING_STARTS = 2  # per skill during training, of which evaluations are a part
@@ -121,19 +118,22 @@ class SkillEvaluator(Evaluator):
         }
         self.rng = np.random.default_rng(self.seed)  # of random actions: never started again
         self.seen: tuple[Policy, Behaviour] | None = None
+        self.xy: Entries | None = None  # of the observation, in place of positions
 
     # --- roll-outs --------------------------------------------------------------------------------
 
     def make_env(self, skills: int, starts: int) -> tuple[Env, Watch | None]:
-        """The environments of the first skill, then those of the next; what else to record."""
-        env = self.run.make_env(skills * starts, self.seed)
-        if self.options.xy:
-            check_entries(self.options.xy, env)
+        """The environments of the first skill, then those of the next; what else to record.
+
+        Those of a run on images show their states, too, step by step.
+        """
+        env = self.run.spec.make(skills * starts, self.seed)
+        self.choose_entries(env)
         return env, None
 
-    def seen_by(self, env: Env, policy_fn: PolicyFn) -> PolicyFn:
-        """What acts on the observations of `make_env`, if the run's are others."""
-        return policy_fn
+    def choose_entries(self, env: Env) -> None:
+        if self.options.entries:
+            self.xy = find_entries(self.options.entries, env)
 
     def roll_out(
         self,
@@ -147,13 +147,13 @@ class SkillEvaluator(Evaluator):
         env, watch = self.make_env(len(skills), starts)
         policy_fn = policy_fn_of(env, policy, skills.repeat_interleave(starts, 0), self.rng)
         if policy is not None:
-            policy_fn = self.seen_by(env, policy_fn)
+            policy_fn = act_on_states(env, self.run.config.pixels, policy_fn)
         rollouts = roll_out(
             env,
             policy_fn,
             len(skills),
             min(steps or self.steps, env.horizon),
-            xy=self.options.xy,
+            xy=self.xy,
             watch=watch,
             stopped=self.stopped,
             tick=self.tick,
@@ -255,7 +255,7 @@ class SkillEvaluator(Evaluator):
 
     def draw_trajectories(self, axes: Axes, policy: Policy, sweep: str = "random") -> None:
         names = labels(self.space, sweep, self.sweeps[sweep])
-        draw_trajectories(axes, self.observe(policy).sweeps[sweep], names, self.options.xy)
+        draw_trajectories(axes, self.observe(policy).sweeps[sweep], names, self.xy)
 
     def figure(self) -> Figure:
         from matplotlib.figure import Figure  # slow to import
@@ -272,17 +272,11 @@ class RobotEvaluator(SkillEvaluator):
     """Our robots: all skills have the same starts, and their motion can be recorded."""
 
     motion = False  # record poses, heights, speeds and spins
-    robot_env: RobotEnv  # the last
-
-    def seen_by(self, env: Env, policy_fn: PolicyFn) -> PolicyFn:
-        return act_on_states(self.robot_env, self.run.config.pixels, policy_fn)
 
     def make_env(self, skills: int, starts: int) -> tuple[Env, Watch | None]:
         env = make_robot(self.run.spec.name, [*range(starts)] * skills, motion=self.motion)
-        if self.options.xy:
-            check_entries(self.options.xy, env)
+        self.choose_entries(env)
         robot, x = env.robot, env.readings
-        self.robot_env = env
 
         def watch() -> dict[str, Any]:
             return {

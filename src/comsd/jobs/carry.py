@@ -7,7 +7,7 @@ what is there can be resumed at any moment.
 
 from __future__ import annotations
 
-import shutil
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -51,22 +51,35 @@ class Sender:
     def _read(self) -> Increment:
         files: Files = {}
         seen: dict[str, tuple[int, int]] = {}
-        for name in listing(self.path):
-            stat = (self.path / name).stat()
-            seen[name] = stat.st_size, stat.st_mtime_ns
+        for name in listing(Folder(self.path)):
+            folder, last = place_of(self.path, name)
+            if (about := folder.status(last)) is None:
+                raise FileNotFoundError(name)
+            seen[name] = about.st_size, about.st_mtime_ns
             if self.sent.get(name) != seen[name]:
-                files[name] = (self.path / name).read_bytes()
+                files[name] = folder.read(last)
         self.sent = seen
         return Increment(files, frozenset(seen))
 
 
-def listing(path: Path) -> list[str]:
-    """The files of a run directory, without those that are being written."""
-    found = [file.relative_to(path) for file in path.rglob("*") if file.is_file()]
-    whole = [
-        f for f in found if not any(p.startswith(".tmp-") or p.endswith(".tmp") for p in f.parts)
-    ]
-    return sorted(f.as_posix() for f in whole if f.name not in SKIPPED)
+def place_of(path: Path, name: str) -> tuple[Folder, str]:
+    """The directory of a file of a run, reached without following links, and its name there."""
+    *parents, last = name.split("/")
+    return Folder(path, *parents), last
+
+
+def listing(folder: Folder) -> list[str]:
+    """The files below a directory, without those that are being written; a link is refused."""
+    found: list[str] = []
+    for name in folder.names():
+        if name.startswith(".tmp-") or name.endswith(".tmp") or name in SKIPPED:
+            continue
+        about = folder.status(name)
+        if about is not None and stat.S_ISDIR(about.st_mode):
+            found += [f"{name}/{below}" for below in listing(folder / name)]
+        elif about is not None and stat.S_ISREG(about.st_mode):
+            found.append(name)
+    return sorted(found)
 
 
 def receive(path: Path, increment: Increment) -> None:
@@ -79,26 +92,24 @@ def receive(path: Path, increment: Increment) -> None:
     places = {name.split("/")[1] for name in increment.files if is_checkpoint(name)}
     for name, content in increment.files.items():
         if not is_checkpoint(name):
-            *parents, last = name.split("/")
-            folder = Folder(path, *parents)
+            folder, last = place_of(path, name)
             folder.make()
             folder.replace(last, content)
     for place in sorted(places):
         receive_checkpoint(Folder(path, FOLDER), place, increment.files)
-    for name in listing(path):
-        inside = name.startswith(f"{FOLDER}/")
-        if inside and name not in increment.present:
-            (path / name).unlink(missing_ok=True)
+    for name in listing(Folder(path)):
+        if name.startswith(f"{FOLDER}/") and name not in increment.present:
+            folder, last = place_of(path, name)
+            folder.remove(last)
     for place in checkpoint.found(path / FOLDER):
-        if not any(place.iterdir()):
-            place.rmdir()
+        Folder(path, FOLDER).remove_folder(place.name, ())  # if it is empty
 
 
 def receive_checkpoint(folder: Folder, place: str, files: Files) -> None:
     """A checkpoint appears whole or not at all."""
     aside, before = f".tmp-{int(place)}", f".tmp-{place}{checkpoint.BEFORE}"
     for leftover in (aside, before):
-        shutil.rmtree(folder.path / leftover, ignore_errors=True)
+        checkpoint.remove(folder, leftover)
     (folder / aside).make()
     prefix = f"{FOLDER}/{place}/"
     for name, content in files.items():
@@ -108,7 +119,7 @@ def receive_checkpoint(folder: Folder, place: str, files: Files) -> None:
         folder.rename(place, before)
     folder.rename(aside, place)
     folder.sync()
-    shutil.rmtree(folder.path / before, ignore_errors=True)
+    checkpoint.remove(folder, before)
 
 
 def is_checkpoint(name: str) -> bool:
@@ -125,10 +136,11 @@ def policy(path: Path) -> Increment:
     """Enough of a finished run to adapt or analyse its skills: no replay."""
     sender = Sender(path)
     newest, files = sender.newest(), {}
-    for name in listing(path):
+    for name in listing(Folder(path)):
         inside = name.startswith(f"{FOLDER}/")
         if not inside or (name.startswith(f"{FOLDER}/{newest}/") and "replay" not in name):
-            files[name] = (path / name).read_bytes()
+            folder, last = place_of(path, name)
+            files[name] = folder.read(last)
     return Increment(files, frozenset(files))
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from comsd.adaptation import COMBINED_STEPS, agent_of, train_of
 from comsd.agents.ppo import PPOConfig
-from comsd.config import Config
+from comsd.config import SCALES, Config
 from comsd.encoders import KERNEL, PixelSettings
 from comsd.envs.base import Env
 from comsd.jobs.job import Job
@@ -101,7 +101,7 @@ def job_work(job: Job, overrides: Overrides = ()) -> tuple[float, float, int]:
     overrides += (("pixels", True),) if job.pixels else ()
     flops, seconds, steps = step_work(method, job.env, job.preset, overrides)
     if job.stage == "combine":
-        steps = COMBINED_STEPS.get(job.preset, steps)
+        steps = COMBINED_STEPS.get(SCALES[job.preset], steps)
     return flops, seconds, job.steps or steps
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import IO, NamedTuple, Protocol
 
+from comsd.envs.foreign import IMPORTED
 from comsd.errors import InputError
+from comsd.files import Folder
 from comsd.jobs.job import Job
 from comsd.registry import LOADED
 from comsd.training.logger import read_progress
@@ -78,28 +81,37 @@ class Resources:
             raise InputError(f"gpus is {self.gpus:g}; it must be between 0 and 1: a run uses one")
 
     def arguments(
-        self, argv: list[str], threads: int | None = None, *, method_files: bool = True
+        self, argv: list[str], threads: int | None = None, *, user_files: bool = True
     ) -> list[str]:
-        """The arguments of `comsd` with the threads and the device that the job has."""
+        """The arguments of `comsd` with the threads and the device that the job has, and the
+        user's packages and files.
+        """
         threads = threads or self.cpus
         options: list[str] = []
         if argv[0] in TRAINS and threads > 1:
             options += ["--threads", str(threads)]
         if argv[0] in TRAINS and self.gpus:
             options += ["--device", "cuda"]
-        for path, loaded in LOADED.items() if method_files else ():
+        for package in IMPORTED:
+            options += ["--env-package", package]
+        for path, loaded in LOADED.items() if user_files else ():
             options += [f"--{loaded.kind}-file", str(path)]
         return [*argv, *options]
+
+
+def open_log(log: Path) -> IO[bytes]:
+    """ROOT/logs/NAME, unless it is a link."""
+    return Folder(log.parent.parent, "logs").open(log.name, "rb", os.O_RDONLY)
 
 
 def read_status(log: Path, host: str = HOST) -> Status:
     """From the last line of progress in the log of a job."""
     try:
-        with log.open("rb") as file:
+        with open_log(log) as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - TAIL))
             text = file.read().decode(errors="replace")
-    except OSError:
+    except (OSError, InputError):
         return Status(host)
     progress = read_progress(text)
     return Status(host, *progress) if progress else Status(host)
@@ -108,7 +120,8 @@ def read_status(log: Path, host: str = HOST) -> Status:
 def last_line(log: Path) -> str:
     """What a job said last: the reason, if it failed."""
     try:
-        lines = log.read_text(errors="replace").strip().splitlines()
-    except OSError:
+        with open_log(log) as file:
+            lines = file.read().decode(errors="replace").strip().splitlines()
+    except (OSError, InputError):
         return ""
     return lines[-1] if lines else ""

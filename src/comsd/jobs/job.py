@@ -55,10 +55,14 @@ class Job:
         begun = self.run(root) is not None
         return self.resume_command(root) if begun else self.start_command(root)
 
+    def folder(self, root: Path) -> Folder:
+        """Where its result lies: no link below the directory of the plan is followed."""
+        return Folder(root, *self.place.split("/"))
+
     def run(self, root: Path) -> Run | None:
         """Its run, once it has one."""
-        path = root / self.place
-        return Run(path) if (path / "config.json").exists() else None
+        begun = (root / self.place / "config.json").exists()
+        return Run(self.folder(root)) if begun else None
 
     def finished(self, root: Path) -> bool:
         if self.stage == "analyse":
@@ -70,7 +74,7 @@ class Job:
 
     def reached(self, root: Path) -> int:
         """The step of its newest checkpoint."""
-        places = checkpoint.found(root / self.place / "checkpoints")
+        places = checkpoint.found(self.folder(root) / "checkpoints")
         return max((int(place.name) for place in places), default=0)
 
     def in_use(self, root: Path) -> bool:

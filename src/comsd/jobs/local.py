@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import torch
 
 from comsd.errors import InputError
 from comsd.files import Folder
+from comsd.jobs import child
 from comsd.jobs.executor import Ended, Resources, Status, read_status
 from comsd.jobs.job import Job
 
@@ -19,7 +19,10 @@ POLL_EVERY = 0.2  # seconds
 
 
 class LocalExecutor:
-    """One process per core; if there are fewer processes than cores, each gets several threads."""
+    """One process per core; if there are fewer processes than cores, each gets several threads.
+
+    None outlives this process, however it ends.
+    """
 
     def __init__(self, resources: Resources) -> None:
         self.resources = resources
@@ -50,7 +53,7 @@ class LocalExecutor:
             env["CUDA_VISIBLE_DEVICES"] = str(device)
         with Folder(root, "logs").append(log.name) as file:
             self.running[job.place] = subprocess.Popen(
-                [sys.executable, "-m", "comsd", *argv],
+                child.argv(*argv),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,

@@ -81,7 +81,7 @@ class RayExecutor:
         self.running[self.task.remote(order, self.board)] = job
 
     def arguments(self, argv: list[str]) -> list[str]:
-        return self.resources.arguments(argv, self.cpus, method_files=False)
+        return self.resources.arguments(argv, self.cpus, user_files=False)
 
     def poll(self) -> list[Ended]:
         if time.monotonic() - self.looked > LOOK_AGAIN:

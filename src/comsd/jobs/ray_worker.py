@@ -6,10 +6,8 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from comsd.files import Folder
+from comsd.jobs import child
 from comsd.jobs.carry import Increment, Sender, Store, policy, receive, whole
 from comsd.jobs.executor import Status, read_status
 from comsd.jobs.job import Job
@@ -62,7 +62,7 @@ class Board:
         receive(self.root / place, increment)
 
     def deliver_log(self, name: str, content: bytes) -> None:
-        with (self.root / "logs" / name).open("ab") as file:
+        with Folder(self.root, "logs").append(name) as file:
             file.write(content)
 
     def hand_out(self, place: str) -> Increment:
@@ -78,7 +78,7 @@ class Carrier:
     def __init__(self, order: Order, board: Any, get: Any) -> None:
         self.order, self.board, self.get = order, board, get
         self.store = Store(order.carry) if "://" in order.carry else None
-        self.root = node_folder() / uuid.uuid4().hex
+        self.root = Path(tempfile.mkdtemp(prefix="comsd-", dir=os.environ.get(NODE_DIR)))
         self.place = order.job.place
         self.sender = Sender(self.root / self.place)
         self.carried = ""
@@ -86,7 +86,7 @@ class Carrier:
 
     def fetch(self) -> None:
         """What the job goes on from."""
-        (self.root / "logs").mkdir(parents=True)
+        (self.root / "logs").mkdir()
         job = self.order.job
         if job.needs is not None:
             receive(self.root / job.needs, self.get(self.board.hand_out_policy.remote(job.needs)))
@@ -118,11 +118,6 @@ class Carrier:
 
     def remove(self) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
-
-
-def node_folder() -> Path:
-    given = os.environ.get(NODE_DIR)
-    return Path(given) if given else Path(tempfile.gettempdir()) / f"comsd-{os.getuid()}"
 
 
 def sees(order: Order) -> bool:
@@ -174,10 +169,13 @@ def supervise(
     begun = (root / job.place / "config.json").exists()
     argv = [word.replace("{root}", str(root)) for word in (order.resume if begun else order.start)]
     log = job.log(root)
-    child = [sys.executable, "-m", "comsd.jobs.child", str(os.getpid()), *argv, *options]
-    with log.open("ab") as file:
+    with Folder(root, "logs").append(log.name) as file:
         process = subprocess.Popen(
-            child, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
+            child.argv(*argv, *options),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
         )
     asked, beaten = False, 0.0
     try:

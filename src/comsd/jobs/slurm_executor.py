@@ -6,7 +6,6 @@ node or came to its time limit is submitted again by the scheduler and resumes.
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 import subprocess
@@ -71,7 +70,7 @@ class SlurmExecutor:
     def start(self, job: Job, root: Path) -> None:
         if self.root is None:
             self.root = root.resolve()
-            (self.root / "slurm").mkdir(exist_ok=True)
+            Folder(self.root, "slurm").make()
             self.before = self.adopt()
         number = self.before.pop(job.place, None)
         if number is None:
@@ -83,10 +82,10 @@ class SlurmExecutor:
         """Jobs that are still in the queue after the driver has died."""
         assert self.root is not None
         try:
-            known = json.loads((self.root / "slurm" / "jobs.json").read_text())
+            known = Folder(self.root, "slurm").read_json("jobs.json")
             live = self.queue()
             return {str(place): number for place, number in known.items() if number in live}
-        except (OSError, ValueError, AttributeError):
+        except (OSError, RunError, ValueError, AttributeError):
             return {}
 
     def submit(self) -> None:
@@ -94,14 +93,14 @@ class SlurmExecutor:
         while self.new:
             batch, self.new = self.new[:ARRAY], self.new[ARRAY:]
             assert self.root is not None
-            folder = self.root / "slurm" / f"{time.time_ns()}"
-            folder.mkdir()
+            folder = Folder(self.root, "slurm", f"{time.time_ns()}")
+            folder.make()
             for i, job in enumerate(batch):
-                (folder / f"{i}.sh").write_text(self.script(job))
-            array = folder / "array.sh"
-            scripts = shlex.quote(str(folder))
-            array.write_text(f'#!/bin/bash\nexec bash {scripts}/"$SLURM_ARRAY_TASK_ID".sh\n')
-            number = self.sbatch(array, len(batch))
+                folder.write(f"{i}.sh", self.script(job).encode())
+            scripts = shlex.quote(str(folder.path))
+            array = f'#!/bin/bash\nexec bash {scripts}/"$SLURM_ARRAY_TASK_ID".sh\n'
+            folder.write("array.sh", array.encode())
+            number = self.sbatch(folder.path / "array.sh", len(batch))
             self.running |= {f"{number}_{i}": job for i, job in enumerate(batch)}
             self.record()
 
@@ -125,6 +124,7 @@ class SlurmExecutor:
         """Start or resume, whatever the run is by the time Slurm comes to it."""
         assert self.root is not None
         config, log = self.root / job.place / "config.json", job.log(self.root)
+        Folder(self.root, "logs").append(log.name).close()  # refuses a link
         python = f"exec {shlex.quote(sys.executable)} -m comsd"  # the batch process gets signals
         threads = max(1, self.resources.cpus)
         words = {

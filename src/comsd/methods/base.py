@@ -45,6 +45,9 @@ class MethodConfig(Settings):
     Names with a dot are settings outside the method, such as `run.skills` or `train.hold`.
     """
 
+    literal: ClassVar[dict[str, dict[str, Setting]]] = {}
+    """The same for `--preset literal`: where the defaults depart from the paper's equations."""
+
     on_policy: ClassVar[dict[str, str]] = {}
     """Settings and the choice without which rows teach other skills than the one that acted."""
 

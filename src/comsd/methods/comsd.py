@@ -7,19 +7,20 @@
     beta(z)   = the line (f_low, w_low)-(f_high, w_high), clamped              Eq. 11
     r         = r_exp + alpha * beta(z) * r_div                                Eq. 12
 
-tau is the pair (s, s'). Departures from the paper and their reasons: docs/methods/comsd.md.
+tau is the pair (s, s'). Departures and their reasons: docs/methods/comsd.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from comsd.config import Setting, setting, sourced
 from comsd.errors import InputError
+from comsd.methods.balance import FlagBalance
 from comsd.methods.base import Method
 from comsd.methods.contrastive import ContrastiveConfig, ContrastiveEncoder, ContrastiveFeatures
 from comsd.methods.entropy import ParticleEntropy
@@ -30,6 +31,7 @@ from comsd.types import Batch, Metrics, ObsSpec
 
 PAPER, ERRATUM = "paper, hyper-parameter table", "paper, Eq. 11 with the clamp's bounds in order"
 IMAGES = "paper, Sec. V-M and a commented line of its table, for Cheetah"
+EQ_10 = sourced("paper, Eq. 10", knn="trajectory", knn_form="log")
 NARROW = sourced(PAPER, f_low=1 / 3, f_high=2 / 3)
 
 
@@ -49,6 +51,7 @@ class ComSDConfig(ContrastiveConfig):
     )
     knn_form: Literal["log", "log1p"] = setting("log1p", "mean of logs, or CIC's form", "CIC")
     knn_scale: Literal["variance", "mean", "std"] = setting("variance", "for log1p", "CIC's code")
+    balance: Literal["paper", "auto"] = setting("paper", "by Eq. 11, or by balance.py", PAPER)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,6 +59,8 @@ class ComSDConfig(ContrastiveConfig):
             raise InputError("f_low must be less than f_high, and w_low at most w_high")
         if not (self.diversity or self.exploration):
             raise InputError("diversity and exploration cannot both be off: no reward is left")
+        if self.balance == "auto" and not (self.diversity and self.exploration and self.smw):
+            raise InputError("balance is 'auto': diversity, exploration and smw must be on")
 
     states_only = {"knn": "observation"}
 
@@ -63,18 +68,21 @@ class ComSDConfig(ContrastiveConfig):
         return {"k": self.k + (self.knn_form == "log")} if self.exploration else {}
 
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
-        "maze": {
-            **sourced("authors' maze code", hidden=128, lr=1e-3),
-            "alpha": Setting(0.1, "measured: above .2 a skill may hold two arms"),
-            **sourced("paper, Sec. V-K", w_low=0.5, w_high=1.0),
-            "query": Setting("identity", "authors' maze code (without the line that zeroes it)"),
-            "knn": Setting("observation", "measured: with f1(tau) some arms stay unowned"),
-            "knn_form": Setting("log", "paper, Eq. 10"),
-        },
-        "quadruped": {"alpha": Setting(1e-3, PAPER)},
-        "hopper": {"alpha": Setting(1.25, PAPER), **NARROW},
-        "cheetah": {"alpha": Setting(1.0, PAPER), **NARROW},
+        "maze": sourced("authors' maze code", hidden=128, lr=1e-3)
+        | sourced("measured: above .2 a skill may hold two arms", alpha=0.1)
+        | sourced("paper, Sec. V-K", w_low=0.5, w_high=1.0)
+        | sourced("authors' maze code (without the line that zeroes it)", query="identity")
+        | sourced("measured: with f1(tau) some arms stay unowned", knn="observation")
+        | sourced("paper, Eq. 10", knn_form="log"),
+        "quadruped": sourced(PAPER, alpha=1e-3),
+        "hopper": sourced(PAPER, alpha=1.25) | NARROW,
+        "cheetah": sourced(PAPER, alpha=1.0) | NARROW,
         "pixels": sourced(IMAGES, alpha=5e-3, neighbour_weight=1.0),
+    }
+
+    literal: ClassVar[dict[str, dict[str, Setting]]] = {
+        "maze": EQ_10 | sourced("paper, Eq. 6 and Sec. V-K", query="learned", alpha=1.0),
+        "robots": EQ_10 | sourced("paper, Algorithm 1", tau="adjacent", reward_after=True),
     }
 
 
@@ -93,11 +101,12 @@ class ComSD(Method):
         if self.contrasts:
             self.encoder = ContrastiveEncoder(obs, space, c)  # Eq. 6, 7
             self.reads = tuple({*self.encoder.reads, "next_obs"})
+        self.balance = FlagBalance() if c.balance == "auto" else None
         if c.exploration:
             self.entropy = ParticleEntropy(c.k, c.knn_form, c.knn_scale)
-            if c.knn == "frozen-random":
-                frozen = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
-                self.f_frozen = frozen.requires_grad_(False)
+        if c.exploration and c.knn == "frozen-random":
+            frozen = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
+            self.f_frozen = frozen.requires_grad_(False)
 
     def embed(self, batch: Batch) -> ContrastiveFeatures | None:
         return self.encoder(batch) if self.contrasts else None
@@ -113,21 +122,19 @@ class ComSD(Method):
         slope = (c.w_high - c.w_low) / (c.f_high - c.f_low)
         return (c.w_high + slope * (self.space.flag(skill) - c.f_high)).clamp(c.w_low, c.w_high)
 
-    def explore(self, batch: Batch, features: ContrastiveFeatures | None) -> Tensor:
+    def explore(self, batch: Batch, features: Any) -> Tensor:
         if self.config.knn == "frozen-random":
             return self.entropy(self.f_frozen(batch.obs), self.f_frozen(batch.next_obs))
         if self.config.knn == "observation":
             return self.entropy(batch.next_obs)
-        assert features is not None  # since it contrasts
         return self.entropy(features.next_state if self.config.knn == "embedding" else features.key)
 
-    def terms(self, batch: Batch, features: ContrastiveFeatures | None) -> dict[str, Tensor]:
+    def terms(self, batch: Batch, features: Any) -> dict[str, Tensor]:
         """What the reward is made of, each (B,)."""
         c, terms = self.config, {}
         if c.exploration:
             terms["r_exp"] = self.explore(batch, features)  # Eq. 10
         if c.diversity:
-            assert features is not None
             log = self.encoder.log_q(features)
             terms["r_div"] = log.exp() if c.diversity_form == "q" else log  # Eq. 8
             terms["r_div_weighted"] = c.alpha * self.beta(batch.skill) * terms["r_div"]
@@ -135,9 +142,12 @@ class ComSD(Method):
 
     def reward(self, batch: Batch, features: ContrastiveFeatures | None) -> tuple[Tensor, Metrics]:
         terms = self.terms(batch, features)
+        metrics = {f"comsd/{name}": value for name, value in terms.items()}
+        if self.balance is not None:
+            flag = self.space.flag(batch.skill)
+            return self.balance(terms["r_exp"], terms["r_div"], flag), metrics
         parts = [terms[name] for name in ("r_exp", "r_div_weighted") if name in terms]
-        reward = parts[0] if len(parts) == 1 else parts[0] + parts[1]  # Eq. 12
-        return reward, {f"comsd/{name}": value for name, value in terms.items()}
+        return torch.stack(parts).sum(0), metrics  # Eq. 12
 
     def skill_scores(self, batch: Batch) -> Tensor | None:
         return self.encoder.skill_scores(self.encoder(batch)) if self.contrasts else None

@@ -46,6 +46,7 @@ PUBLISHED = (  # as released: nothing trains the encoder, or the method's loss i
 )
 DDPG, DRQV2 = Arm("ddpg", "task"), Arm("drqv2", "task", ("--pixels",))
 COMSD = Arm("comsd", "comsd")
+AUTO = Arm("comsd-auto", "comsd", ("--method.balance", "auto"))  # ours: only where it is asked for
 COMPARED = (*methods("diayn", "smm", "aps", "cic", "becl", "cesd"), COMSD)
 WITHOUT_SMW = Arm("comsd-without-smw", "comsd", ("--method.no-smw",))
 EXPLORATION_ONLY = Arm("comsd-exploration-only", "comsd", ("--method.no-diversity",))
@@ -75,7 +76,7 @@ class Exhibit:
 
     def arm(self, name: str) -> Arm:
         """One of its arms, or another method in its setting."""
-        usual = pixels(name) if self.pixels else Arm(name, name)
+        usual = pixels(name) if self.pixels else AUTO if name == AUTO.name else Arm(name, name)
         return next((arm for arm in self.arms if arm.name in (name, usual.name)), usual)
 
     def tasks_of(self, domain: str) -> list[str]:

@@ -19,6 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
+from comsd.config import SCALES
 from comsd.errors import InputError, printable
 from comsd.files import Folder, output_folder
 from comsd.reproduction.collect import FinishedRun, commit_of, find_runs, requested_exhibits
@@ -27,7 +28,7 @@ from comsd.reproduction.sections import Section, make_sections
 from comsd.reproduction.statistics import Cell
 from comsd.runs.run import EXPLORER
 
-PRESETS = ("paper", "lite", "smoke")
+PRESETS = tuple(SCALES)
 DPI = 110
 STATISTICS = (
     "mean ± standard deviation [95 % percentile bootstrap interval of the mean] over seeds; "

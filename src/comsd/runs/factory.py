@@ -26,6 +26,7 @@ from comsd.config import Config
 from comsd.encoders import ConvEncoder, PixelSettings, plain_spec
 from comsd.envs.base import Env
 from comsd.envs.foreign import GymSettings
+from comsd.envs.pixels import PixelEnv
 from comsd.envs.reward import RewardEnv
 from comsd.envs.skills import SkillEnv
 from comsd.envs.specs import EnvSettings, EnvSpec
@@ -91,7 +92,7 @@ def make_training_env(config: Config, source: SourceRun | None) -> Env:
 
 def describe_env(env: Env) -> dict[str, Any]:
     """What a run remembers of its environment beside the settings that make it."""
-    while isinstance(env, (RewardEnv, SkillEnv)):
+    while isinstance(env, (RewardEnv, SkillEnv, PixelEnv)):
         env = env.env
     describe = getattr(env, "describe", None)
     return describe() if describe else {}
@@ -114,7 +115,7 @@ def check_possible(config: Config, source: SourceRun | None, env: Env, folder: P
     """Say now what would fail later: device, memory, compiler, an extra that is not installed."""
     check_device(config.run)
     if env.obs_spec.dtype == "uint8" and not config.run.pixels:
-        raise InputError(f"env {config.run.env!r} shows images; allowed: observations of numbers")
+        raise InputError(f"env {config.run.env!r} observes images; pixels must be True (--pixels)")
     sized = sized_networks(config, source, env)
     if sized is not None:
         check_networks(config, env, *sized)

@@ -17,6 +17,7 @@ and, at every checkpoint, both tables are sealed by checksums.
 from __future__ import annotations
 
 import warnings
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -49,9 +50,9 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def read_record(folder: Folder) -> dict[str, Any]:
-    """What config.json holds, if it is what was written; runs of before it was sealed have none."""
+    """What config.json holds, if it is what was written, or edited and its seal removed."""
     try:
-        record = folder.read_sealed(CONFIG, {"config", "sources", "versions"})
+        record = folder.read_sealed(CONFIG, {"config", "sources", "versions", "environment"})
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"run {folder.path} is not a run directory: it has no {CONFIG}") from None
     if not {"config", "sources"} <= {*record}:
@@ -190,7 +191,9 @@ class Run:
     def load_agent(self, env: Env | None = None) -> Any:
         """The trained agent, on the CPU."""
         env, cpu = env or self.make_env(1, 0), torch.device("cpu")
-        agent = self._load(factory.make_agent(self.config, self.source, env, cpu), "agent")
+        with same_randomness():
+            made = factory.make_agent(self.config, self.source, env, cpu)
+        agent = self._load(made, "agent")
         if isinstance(agent, OffPolicyAgent):
             agent.set_step(self.used_step)
         return agent
@@ -198,7 +201,9 @@ class Run:
     def load_method(self, env: Env | None = None) -> Method:
         """The trained representation alone, on the CPU."""
         env, cpu = env or self.make_env(1, 0), torch.device("cpu")
-        return self._load(factory.make_method(self.config, env.obs_spec, cpu), "method").eval()
+        with same_randomness():
+            method = factory.make_method(self.config, env.obs_spec, cpu)
+        return self._load(method, "method").eval()
 
     @property
     def used_step(self) -> int:
@@ -325,6 +330,11 @@ class Run:
         record = read_record(self.folder)
         if record | changes != record:
             self.folder.write_sealed(CONFIG, record | changes)
+
+
+def same_randomness() -> AbstractContextManager[None]:
+    """First weights that are replaced at once take no random numbers from a training."""
+    return torch.random.fork_rng(devices=())
 
 
 def table_seal(run: dict[str, Any], table: str) -> Sealed:

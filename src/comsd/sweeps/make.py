@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from comsd.config import choose
+from comsd.envs.foreign import import_package
 from comsd.errors import InputError
 from comsd.sweeps.course import choose_sampler
 from comsd.sweeps.settings import FORM, Range, Value, read_setting, sweepable
@@ -29,6 +30,8 @@ def make_sweep(
 ) -> Sweep:
     """settings: lists of values, or texts as on the command line; checked before it returns."""
     stage = cast(Adaptation, choose("adapt", adapt, {"finetune": "finetune", "combine": "combine"}))
+    for name in filter(None, (env, task)):
+        import_package(name)
     agent = settings.get("agent")
     agent = agent if agent is None or isinstance(agent, str) else str(agent[0])
     options = sweepable(method, env, agent and agent.partition(",")[0], task, stage)

@@ -66,6 +66,8 @@ class Sweep:
 
     def check(self) -> None:
         """Raise InputError, one sentence about the first thing that is wrong."""
+        for name in filter(None, (self.env, self.task)):
+            env_spec(name, "pretrain" if name == self.env else self.adapt)  # imports no package
         for name, low in (("seeds", 1), ("trials", 1)):
             value = getattr(self, name)
             if value is not None and value < low:

@@ -7,11 +7,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from comsd.agents.base import Policy, make_policy_fn
 from comsd.envs.base import Env
+from comsd.envs.pixels import summarise
 from comsd.errors import InputError
 from comsd.skills import SkillSpace
 from comsd.training.rollout import rollout
+from comsd.types import PolicyFn
 
 POOL = 128  # skills that are tried, one environment each
 STEPS = 200  # of each
@@ -28,14 +29,13 @@ def farthest_points(points: NDArray[np.floating], k: int) -> list[int]:
     return chosen
 
 
-def behaviour(env: Env, policy: Policy, skill: Tensor) -> NDArray[np.float64]:
+def behaviour(env: Env, policy_fn: PolicyFn) -> NDArray[np.float64]:
     """Mean and standard deviation of the states of a roll-out of each skill, standardised, (N, F).
 
     Rewards play no part.
     """
-    policy_fn = make_policy_fn(policy, skill, None)
-    states = np.stack([step.obs for step in rollout(env, policy_fn, STEPS)], 1, dtype=np.float64)
-    states = states.reshape(*states.shape[:2], -1)
+    seen = [summarise(step.obs, env.obs_spec) for step in rollout(env, policy_fn, STEPS)]
+    states = np.stack(seen, 1, dtype=np.float64)
     features = np.concatenate([states.mean(1), states.std(1)], 1)
     return (features - features.mean(0)) / (features.std(0) + 1e-6)
 
@@ -48,8 +48,8 @@ def draw_pool(space: SkillSpace, k: int, rng: np.random.Generator) -> Tensor:
     return pool[torch.from_numpy(rng.permutation(len(pool)))]
 
 
-def choose_candidates(env: Env, policy: Policy, pool: Tensor, k: int) -> Tensor:
-    """k skills of the pool whose roll-outs differ most, (k, Z); env: one environment per skill."""
+def choose_candidates(env: Env, policy_fn: PolicyFn, pool: Tensor, k: int) -> Tensor:
+    """k skills of the pool whose roll-outs differ most, (k, Z); each acts in one environment."""
     if k == len(pool):
         return pool
-    return pool[farthest_points(behaviour(env, policy, pool), k)]
+    return pool[farthest_points(behaviour(env, policy_fn), k)]

@@ -18,6 +18,7 @@ from comsd.agents.ppo import PPOConfig
 from comsd.config import Config, RunSettings
 from comsd.envs.base import Env
 from comsd.errors import InputError
+from comsd.files import Folder
 from comsd.frame_replay import FrameLayout
 from comsd.methods.base import MethodConfig
 from comsd.replay import Layout
@@ -186,7 +187,8 @@ def batch_rows(config: Config, env: Env) -> tuple[str, int, int]:
 
 def check_disk(layout: FrameLayout, folder: Path) -> None:
     """Raise InputError where the frames of a replay, which checkpoints keep, would not fit."""
-    used = sum(file.stat().st_size for file in (folder / "checkpoints" / "chunks").glob("*"))
+    chunks = Folder(folder, "checkpoints", "chunks")
+    used = sum(map(chunks.size, chunks.names()))
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free + used

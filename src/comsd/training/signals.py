@@ -1,14 +1,27 @@
 """Stopping at a signal: the first is noted, the second interrupts.
 
-What goes on for too long after the first is given up, wherever it is.
+What goes on for too long after the first is given up, wherever it is: a step of training that
+comes back to Python by `Overdue`, one that does not (a single product of huge matrices) by the
+end of the process, if that is a command's.
 """
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from types import FrameType
+
+from comsd.errors import Interrupted
+
+REST = 2.0  # seconds from `Overdue`, or from the end of a save, to the end of the process
+LOOK = 0.1  # seconds between looks at the clock
+
+LastWords = Callable[[int], Interrupted]  # given the signal
+leave: Callable[[Interrupted], object] | None = None  # ends a command's process, from any thread
 
 
 class Overdue(BaseException):
@@ -23,11 +36,11 @@ class Stop:
 
     def __init__(self, patience: float = 0.0) -> None:
         self.signal: int | None = None
-        self.patience, self.saving = patience, False
+        self.patience, self.armed, self.saving, self.saved_at = patience, False, False, 0.0
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGALRM:
-            if not self.saving:
+            if self.armed and not self.saving:
                 raise Overdue
             return
         if self.signal is not None:
@@ -37,12 +50,22 @@ class Stop:
             signal.setitimer(signal.ITIMER_REAL, self.patience)
 
     @contextmanager
+    def arm(self) -> Iterator[None]:
+        """`Overdue` may be raised inside, and nowhere else."""
+        self.armed = True
+        try:
+            yield
+        finally:
+            self.armed = False
+
+    @contextmanager
     def held_off(self) -> Iterator[None]:
         """While a state is saved, which is never given up."""
         self.saving = True
         try:
             yield
         finally:
+            self.saved_at = time.monotonic()
             self.saving = False
 
     def requested(self) -> bool:
@@ -50,7 +73,7 @@ class Stop:
 
 
 @contextmanager
-def graceful_stop(patience: float = 0.0) -> Iterator[Stop]:
+def graceful_stop(patience: float = 0.0, last_words: LastWords | None = None) -> Iterator[Stop]:
     stop, signals = Stop(patience), [signal.SIGINT, signal.SIGTERM]
     if patience:
         signals.append(signal.SIGALRM)
@@ -61,9 +84,48 @@ def graceful_stop(patience: float = 0.0) -> Iterator[Stop]:
     except ValueError:  # not the main thread: the caller looks after signals
         before = {}
     try:
-        yield stop
+        with ExitStack() as stack:
+            if patience and before and last_words and leave:
+                stack.enter_context(watched(stop, last_words, leave))
+            yield stop
     finally:
         if patience and before:
             signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def watched(
+    stop: Stop, last_words: LastWords, leave: Callable[[Interrupted], object]
+) -> Iterator[None]:
+    """Python's handlers wait for Python; what the interpreter writes at a signal does not."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    done = threading.Event()
+
+    def watch() -> None:
+        number = signal.SIGALRM
+        while number == signal.SIGALRM:
+            told = os.read(read, 1)
+            if not told:
+                return
+            number = told[0]
+        asked = time.monotonic()
+        while not done.wait(LOOK):
+            since = time.monotonic() - max(asked + stop.patience, stop.saved_at)
+            if since > REST and not stop.saving:
+                leave(last_words(number))
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        done.set()
+        os.close(write)
+        watcher.join()
+        os.close(read)

@@ -159,11 +159,12 @@ class TrainingLoop:
     def run(self, *, evaluate_first: bool) -> None:
         """To the configured number of steps, or until a signal comes; saved either way."""
         try:
-            if self.state.evaluation_due or (self.trainer.steps == 0 and evaluate_first):
-                self.run_evaluation()
-                self.saved_at = None  # what is on disk does not know of it
-            while self.trainer.steps < self.settings.steps and not self.stop.requested():
-                self.advance()
+            with self.stop.arm():
+                if self.state.evaluation_due or (self.trainer.steps == 0 and evaluate_first):
+                    self.run_evaluation()
+                    self.saved_at = None  # what is on disk does not know of it
+                while self.trainer.steps < self.settings.steps and not self.stop.requested():
+                    self.advance()
         except Overdue:
             self.abandoned = True
             return
