@@ -17,15 +17,26 @@ export interface PolicyGraph {
 export interface Part {
   field: string;
   index: number[];
-  transform: "log1p" | "arcsinh" | null;
+  transform: "log1p" | "arcsinh" | "sin" | "cos" | null;
+  clip: [number, number] | null; // before the transform
+}
+
+type Rounded = { field: string; values: Packed<Float64Array> }[];
+
+export interface ModelSpec {
+  xml: string;
+  files: { name: string; bytes: Packed<Uint8Array> }[]; // of meshes
+  numbers: Rounded; // what the text rounds
+  options: Rounded;
+  flags: Record<string, number>;
+  timestep: number;
+  mean_inertia: number;
 }
 
 export interface RobotSpec {
   kind: "robot";
-  xml: string;
-  numbers: { field: string; values: Packed<Float64Array> }[];
-  mean_inertia: number;
-  disableflags: number;
+  model: ModelSpec;
+  order: "dm_control" | "mj_rnePostConstraint" | "mj_forward" | ""; // or what follows the substeps
   substeps: number;
   recipe: Part[];
   low: Packed<Float32Array>;
@@ -67,6 +78,7 @@ export interface RunData {
   space: { kind: "box" | "sphere" | "one-hot"; dim: number };
   dt: number; // seconds per control step
   horizon: number;
+  ends: string; // what happens when an episode would end
   policy: PolicyGraph;
   world: RobotSpec | MazeSpec;
   names: string[]; // of the exported skills
@@ -80,6 +92,7 @@ export interface RunData {
     codes: Packed<Uint8Array>; // (2, skills, numbers, time): differences in time, by byte
     low: Packed<Float32Array>; // (skills, numbers)
     step: Packed<Float32Array>;
+    lengths: number[]; // by skill, the start included
   };
   checks: Checks;
 }
@@ -126,7 +139,7 @@ export function row<T extends Numbers>(matrix: Packed<T>, i: number): T {
 
 /** The recorded roll-out of a skill: a row of numbers for each time, the start first. */
 export function recorded(run: RunData, skill: number): Float32Array[] {
-  const { codes, low, step } = run.recording;
+  const { codes, low, step, lengths } = run.recording;
   const [, skills, numbers, time] = codes.shape;
   const high = skills * numbers * time; // where the second byte of all begins
   const rows = Array.from({ length: time }, () => new Float32Array(numbers));
@@ -138,5 +151,5 @@ export function recorded(run: RunData, skill: number): Float32Array[] {
       rows[t][n] = low.data[skill * numbers + n] + step.data[skill * numbers + n] * value;
     }
   }
-  return rows;
+  return rows.slice(0, lengths[skill]);
 }

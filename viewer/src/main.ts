@@ -231,6 +231,7 @@ class Explorer {
       this.run.world.kind === "robot"
         ? "A robot on the ground is chaotic: from about step 80 two simulations from starts a millionth apart go separate ways, in Python too. Live and recorded roll-outs of one skill agree in kind, not in every step."
         : "Live paths differ from recorded ones by the random hundredth of a cell by which walls push back.",
+      this.run.ends,
       "The page makes no request to any network.",
     ];
     find("about").replaceChildren(

@@ -114,7 +114,10 @@ export class SkillMap {
       create("line", { ...spread, x1: inside.x(toX(mean - sd)), x2: inside.x(toX(mean + sd)), y1: py, y2: py }, whiskers);
       create("line", { ...spread, x1: px, x2: px, y1: inside.y(toY(other.mean - other.sd)), y2: inside.y(toY(other.mean + other.sd)) }, whiskers);
       const point = create("circle", { class: "point", cx: px, cy: py, r: 5.5, fill: colour, "data-skill": i }, svg);
-      point.addEventListener("click", (event) => this.options.chosen(i, (event as MouseEvent).shiftKey));
+      point.addEventListener("click", (event) => {
+        this.near = i;
+        this.options.chosen(i, (event as MouseEvent).shiftKey);
+      });
       point.addEventListener("pointerenter", () => this.options.hint(this.describe(i)));
       this.points.push(point);
     }

@@ -1,11 +1,11 @@
 // A robot: the model, the control step and the observations, as in comsd.envs.
 
 import type { MjData, MjModel } from "@mujoco/mujoco";
-import { row, type Part, type RobotSpec } from "./data";
+import { row, type ModelSpec, type Part, type RobotSpec } from "./data";
 import type { Mujoco } from "./physics";
 import type { Point, Simulation } from "./world";
 
-const TRANSFORMS = { log1p: Math.log1p, arcsinh: Math.asinh };
+const TRANSFORMS = { log1p: Math.log1p, arcsinh: Math.asinh, sin: Math.sin, cos: Math.cos };
 const STATE = ["qpos", "qvel", "act", "qacc_warmstart"]; // all that the next step depends on
 const NO_ACTUATION = 1 << 11; // mjDSBL_ACTUATION, checked against the module below
 
@@ -19,16 +19,8 @@ export class RobotWorld {
     readonly mj: Mujoco,
     readonly spec: RobotSpec,
   ) {
-    this.model = mj.MjModel.from_xml_string(spec.xml);
-    if (!this.model) throw new Error("MuJoCo cannot read the model");
+    this.model = build(mj, spec.model);
     const model = this.model as any;
-    // A text has six digits; these are the numbers that it rounds.
-    for (const { field, values } of spec.numbers) {
-      if (model[field]?.length !== values.data.length) throw new Error(`the model has no such ${field}`);
-      model[field].set(values.data);
-    }
-    model.opt.disableflags = spec.disableflags;
-    model.stat.meaninertia = spec.mean_inertia;
     this.mass = model.body_mass.reduce((a: number, b: number) => a + b, 0);
     this.gravity = Math.abs(model.opt.gravity[2]) || 9.81;
     this.reach = this.measureReach();
@@ -55,6 +47,24 @@ export class RobotWorld {
   }
 }
 
+function build(mj: Mujoco, spec: ModelSpec): MjModel {
+  const files = new mj.MjVFS();
+  for (const { name, bytes } of spec.files) files.addBuffer(name, bytes.data);
+  const model = mj.MjModel.from_xml_string(spec.xml, files);
+  files.delete();
+  if (!model) throw new Error("MuJoCo cannot read the model");
+  // A text has six digits; these are the numbers that it rounds.
+  for (const [owner, rounded] of [[model, spec.numbers], [model.opt, spec.options]] as [any, ModelSpec["numbers"]][]) {
+    for (const { field, values } of rounded) {
+      if (owner[field]?.length !== values.data.length) throw new Error(`the model has no such ${field}`);
+      owner[field].set(values.data);
+    }
+  }
+  Object.assign(model.opt, spec.flags, { timestep: spec.timestep });
+  (model as any).stat.meaninertia = spec.mean_inertia;
+  return model;
+}
+
 export class RobotSimulation implements Simulation {
   readonly data: MjData;
   private size: number;
@@ -69,7 +79,9 @@ export class RobotSimulation implements Simulation {
     const { mj, model, spec } = this.world;
     mj.mj_resetData(model, this.data);
     this.pushed = null;
-    this.set(Object.fromEntries(STATE.map((name) => [name, row(spec.starts[name], start)])));
+    const state = Object.fromEntries(STATE.map((name) => [name, row(spec.starts[name], start)]));
+    if (spec.order !== "dm_control") return this.restore(state);
+    this.set(state);
     // As in Python: the first observation is that of a robot without actuation.
     const options = (model as any).opt;
     const flag = (mj as any).mjtDisableBit?.mjDSBL_ACTUATION?.value ?? NO_ACTUATION;
@@ -81,7 +93,9 @@ export class RobotSimulation implements Simulation {
   restore(state: Record<string, Float64Array>): void {
     this.world.mj.mj_resetData(this.world.model, this.data);
     this.set(state);
-    this.world.mj.mj_step1(this.world.model, this.data);
+    if (this.world.spec.order === "dm_control") return this.world.mj.mj_step1(this.world.model, this.data);
+    this.world.mj.mj_forward(this.world.model, this.data);
+    this.set(state); // the warm start, which this has changed
   }
 
   private set(state: Record<string, Float64Array>): void {
@@ -107,6 +121,7 @@ export class RobotSimulation implements Simulation {
       velocity.delete();
       data.act?.fill?.(0);
       mj.mj_forward(model, this.data);
+      this.finish();
     } else mj.mj_kinematics(model, this.data);
   }
 
@@ -120,12 +135,23 @@ export class RobotSimulation implements Simulation {
     const scale = spec.scale.data;
     const control = (this.data as any).ctrl;
     for (let i = 0; i < action.length; i++) {
-      control[i] = Math.fround(low[i] + Math.fround(scale[i] * Math.fround(action[i] + 1)));
+      const direct = low[i] === -1 && scale[i] === 1;
+      control[i] = direct ? action[i] : Math.fround(low[i] + Math.fround(scale[i] * Math.fround(action[i] + 1)));
     }
     this.applyPush();
+    if (spec.order !== "dm_control") {
+      for (let i = 0; i < spec.substeps; i++) mj.mj_step(model, this.data);
+      return this.finish();
+    }
     mj.mj_step2(model, this.data);
     for (let i = 1; i < spec.substeps; i++) mj.mj_step(model, this.data);
     mj.mj_step1(model, this.data);
+  }
+
+  /** What the environment calls after its substeps. */
+  private finish(): void {
+    const { mj, model, spec } = this.world;
+    if (spec.order === "mj_rnePostConstraint" || spec.order === "mj_forward") mj[spec.order](model, this.data);
   }
 
   observe(): Float32Array {
@@ -138,7 +164,11 @@ export class RobotSimulation implements Simulation {
   private read(part: Part, obs: Float32Array, at: number): number {
     const field = (this.data as any)[part.field];
     const transform = part.transform && TRANSFORMS[part.transform];
-    for (const i of part.index) obs[at++] = transform ? transform(field[i]) : field[i];
+    const [low, high] = part.clip ?? [-Infinity, Infinity];
+    for (const i of part.index) {
+      const value = Math.max(low, Math.min(high, field[i]));
+      obs[at++] = transform ? transform(value) : value;
+    }
     return at;
   }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,14 +32,17 @@ class Arrays:
         return base64.b64encode(gzip.compress(self.block, 9, mtime=0)).decode()
 
 
-def pack_frames(frames: NDArray[Any], arrays: Arrays) -> dict[str, Any]:
-    """Recorded poses (skills, time, numbers) in 16 bits each, finer than a pixel.
+def pack_frames(frames: Sequence[NDArray[Any]], arrays: Arrays) -> dict[str, Any]:
+    """Recorded poses, by skill (time, numbers), in 16 bits each, finer than a pixel.
 
-    Differences in time, all low bytes before all high ones, compress to less than half.
+    Differences in time, all low bytes before all high ones, compress to less than half. Shorter
+    roll-outs stand still after their end.
     """
-    low, high = frames.min(1), frames.max(1)  # (skills, numbers)
+    longest = max(map(len, frames))
+    padded = np.stack([np.pad(f, ((0, longest - len(f)), (0, 0)), "edge") for f in frames])
+    low, high = padded.min(1), padded.max(1)  # (skills, numbers)
     step = np.maximum(high - low, 1e-9) / 65535
-    levels = np.rint((frames - low[:, None]) / step[:, None]).astype(np.uint16)
+    levels = np.rint((padded - low[:, None]) / step[:, None]).astype(np.uint16)
     levels = levels.transpose(0, 2, 1)
     changes = np.diff(levels, axis=-1, prepend=np.zeros_like(levels[..., :1]))  # modulo 2^16
     codes = np.stack([changes & 255, changes >> 8]).astype(np.uint8)
@@ -46,4 +50,5 @@ def pack_frames(frames: NDArray[Any], arrays: Arrays) -> dict[str, Any]:
         "codes": arrays.add(codes),
         "low": arrays.add(low.astype(np.float32)),
         "step": arrays.add(step.astype(np.float32)),
+        "lengths": [len(f) for f in frames],
     }

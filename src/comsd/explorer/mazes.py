@@ -1,8 +1,7 @@
-"""Mazes for the page: cells, walls, starts, recorded paths."""
+"""Mazes for the page: cells, walls, starts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from comsd.agents.base import Policy, make_policy_fn
-from comsd.envs.maze import HORIZON, PULL_BACK, REACH, Maze, MazeEnv
+from comsd.envs.base import Env
+from comsd.envs.maze import MAZES, PULL_BACK, REACH, MazeEnv
+from comsd.evaluation.base import Options
+from comsd.evaluation.maze import end_depths
+from comsd.evaluation.metrics import path_length
+from comsd.evaluation.rollouts import Floats, Rollouts, Watch
+from comsd.evaluation.skills import SkillEvaluator
 from comsd.explorer.arrays import Arrays
-from comsd.explorer.rollouts import Floats, Measure, Rollouts
+from comsd.explorer.measures import Measure
+from comsd.runs import Run
+from comsd.types import Array, Mask
 
 CHECKS = 24
 STEPS_PER_SECOND = 10
@@ -28,49 +35,64 @@ class HalfWay(np.random.Generator):
         return np.full(size, 0.5)
 
 
+class StartedEnv(MazeEnv):
+    """Episodes begin at given places (N, 2)."""
+
+    starts: NDArray[np.float64] | None = None
+
+    def reset(self, where: Mask | None = None) -> Array:
+        obs = super().reset(where)
+        if self.starts is None:
+            return obs
+        where = ~self.never if where is None else where
+        self.position = np.where(where[:, None], self.starts, self.position)
+        return self.position.astype(np.float32)
+
+
+class MazeMapEvaluator(SkillEvaluator):
+    """All skills have the same starts: the origin of evaluations, then the start cell's."""
+
+    def __init__(self, run: Run, options: Options) -> None:
+        super().__init__(run, options)
+        self.maze = MAZES[run.spec.name.removeprefix("maze-")]
+
+    def start_places(self, starts: int) -> NDArray[np.float64]:
+        drawn = self.maze.random_start(starts, np.random.default_rng(0))
+        drawn[0] = self.maze.origin
+        return drawn
+
+    def make_env(self, skills: int, starts: int) -> tuple[Env, Watch | None]:
+        env = StartedEnv(self.maze, skills * starts, self.seed)
+        env.starts = np.tile(self.start_places(starts), (skills, 1))
+        return env, lambda: {"cell": env.cell}
+
+
 class MazeWorld:
     axes: tuple[str, str] = ("x", "y")
     dt = 1 / STEPS_PER_SECOND
-    horizon = HORIZON
+    ends = "Episodes begin again at the time limit."
 
-    def __init__(self, maze: Maze) -> None:
-        self.maze = maze
+    def __init__(self, run: Run, options: Options) -> None:
+        self.evaluator = MazeMapEvaluator(run, options)
+        self.maze = self.evaluator.maze
 
-    def starts(self, starts: Sequence[int]) -> NDArray[np.float64]:
-        """The origin of evaluations first, then anywhere in the start cell, (starts, 2)."""
-        drawn = self.maze.random_start(max(starts) + 1, np.random.default_rng(0))
-        drawn[0] = self.maze.origin
-        return drawn[list(starts)]
+    def measures(self, rollouts: Rollouts) -> dict[Measure, Floats]:
+        assert rollouts.positions is not None
+        end = rollouts.positions[:, :, -1]
+        depth = end_depths(self.maze, rollouts.watched["cell"]).astype(np.float64)
+        return {
+            Measure("x", "end, x", ""): end[..., 0],
+            Measure("y", "end, y", ""): end[..., 1],
+            Measure("depth", "cells from the start", ""): depth,
+            Measure("length", "length of the path", ""): path_length(rollouts),
+        }
 
-    def rollouts(
-        self, policy: Policy, skills: Tensor, starts: Sequence[int], length: int | None = None
-    ) -> Rollouts:
-        shape, maze = (len(skills), len(starts)), self.maze
-        env = MazeEnv(maze, len(skills) * len(starts), seed=0)
-        policy_fn = make_policy_fn(policy, skills.repeat_interleave(len(starts), 0), None)
-        position = np.tile(self.starts(starts), (len(skills), 1))
-        obs = begin(env, position)
-        places = [position]
-        for _ in range(length or env.horizon):
-            obs = env.step(policy_fn(obs)).obs
-            places.append(env.position)
-        path = np.stack(places, 1)  # (N, time, 2)
-        end = path[:, -1].reshape(*shape, 2)
-        depth = maze.depth[env.cell].astype(np.float64)
-        travelled = np.linalg.norm(np.diff(path, axis=1), axis=-1).sum(1).reshape(shape)
-        return Rollouts(
-            {
-                Measure("x", "end, x", ""): end[..., 0],
-                Measure("y", "end, y", ""): end[..., 1],
-                Measure("depth", "cells from the start", ""): depth.reshape(shape),
-                Measure("length", "length of the path", ""): travelled,
-            },
-            path.mean(1).reshape(*shape, 2),
-            path.reshape(*shape, -1, 2)[:, 0].astype(np.float32),
-        )
+    def frames(self, rollouts: Rollouts) -> Floats:
+        assert rollouts.positions is not None
+        return rollouts.positions[:, 0]
 
-    def spec(self, starts: Sequence[int], arrays: Arrays) -> dict[str, Any]:
-        maze = self.maze
+    def spec(self, arrays: Arrays) -> dict[str, Any]:
+        maze, starts = self.maze, self.evaluator.start_places(self.evaluator.starts)
         return {
             "kind": "maze",
             "cells": maze.centres.tolist(),
@@ -79,11 +101,10 @@ class MazeWorld:
             "start": maze.number[maze.start],
             "reach": REACH,
             "pull_back": PULL_BACK,
-            "starts": {"position": arrays.add(self.starts(starts))},
+            "starts": {"position": arrays.add(starts)},
         }
 
     def checks(self, policy: Policy, skills: Tensor, arrays: Arrays) -> dict[str, Any]:
-        """What Python does in some places, each under another skill."""
         rng = np.random.default_rng(0)
         cell = rng.integers(len(self.maze.cells), size=CHECKS)
         position = self.maze.centres[cell] + rng.uniform(-0.45, 0.45, (CHECKS, 2))
@@ -108,9 +129,3 @@ class MazeWorld:
             },
             "after_obs": arrays.add(after_obs),
         }
-
-
-def begin(env: MazeEnv, position: Floats) -> NDArray[np.float32]:
-    env.reset()
-    env.position = position
-    return position.astype(np.float32)

@@ -12,17 +12,25 @@ import mujoco
 import numpy as np
 import torch
 
-from comsd.envs.maze import MazeEnv
-from comsd.envs.mujoco import RobotEnv
 from comsd.errors import InputError
+from comsd.evaluation.base import Options
 from comsd.explorer.arrays import Arrays, pack_frames
 from comsd.explorer.mazes import MazeWorld
+from comsd.explorer.measures import (
+    Measured,
+    World,
+    dimension_effects,
+    exported_skills,
+    measure,
+    planned_steps,
+    skill_names,
+)
 from comsd.explorer.policy import policy_graph
 from comsd.explorer.robots import RobotWorld
-from comsd.explorer.rollouts import add_components, dimension_effects, exported_skills
 from comsd.files import Folder
 from comsd.runs import Run
 from comsd.runs.provenance import provenance
+from comsd.training.logger import Progress
 
 HOLE = "<!--run-->"
 
@@ -38,33 +46,37 @@ def page_template() -> str:
     return page.read_text(encoding="utf-8")
 
 
-def world_of(run: Run) -> RobotWorld | MazeWorld:
+def world_of(run: Run, options: Options) -> World:
     if not run.pretrains:
         raise InputError(
             f"explore is for pre-trained skills and {run.path} is a run of {run.config.run.stage}"
         )
+    if run.spec.families[0] == "robots":
+        return RobotWorld(run, options)
+    if run.spec.families[0] == "maze":
+        return MazeWorld(run, options)
+    from comsd.envs.gym import GymEnv  # slow to import
+    from comsd.explorer.foreign import ForeignWorld
+
     env = run.make_env(1, 0)
-    if isinstance(env, RobotEnv):
-        return RobotWorld(env.robot)
-    if isinstance(env, MazeEnv):
-        return MazeWorld(env.maze)
-    raise InputError(f"explore shows states of robots and mazes; {run.path} is on {run.spec.name}")
+    assert isinstance(env, GymEnv)
+    return ForeignWorld(run, env, options)
 
 
 def run_data(
-    run: Run, skills: int, starts: int, arrays: Arrays, report: Callable[[str], None]
+    run: Run, skills: int, options: Options, arrays: Arrays, report: Callable[[str], None]
 ) -> dict[str, Any]:
-    world, settings, policy = world_of(run), run.config.run, run.policy
+    settings, policy = run.config.run, run.policy
     graph = policy_graph(policy, arrays)  # first: it says what cannot be shown
-    z, names = exported_skills(run.space, skills)
-    seeds = range(starts)
-    report(f"{len(z)} skills from {starts} starts")
-    measured = world.rollouts(policy, z, seeds)
-    measures = add_components(measured)
-    spread = measured.means.std((0, 1)) + 1e-6
-    if run.space.kind != "one-hot":
-        report(f"which of the {run.space.dim} dimensions change behaviour most")
-    versions = provenance()
+    world = world_of(run, options)
+    sweeps = exported_skills(run.space, skills)
+    z = torch.cat([*sweeps.values()])
+    evaluator, versions = world.evaluator, provenance()
+    report(f"{len(z)} skills from {evaluator.starts} starts, {evaluator.steps} steps each")
+    with Progress(planned_steps(world, run.space, len(z)), 0, {}, report) as progress:
+        evaluator.tick = progress.count
+        measured = measure(world, policy, sweeps)
+        effects = dimension_effects(world, policy, run.space, measured.spread)
     return {
         "title": {
             "method": settings.method,
@@ -80,31 +92,39 @@ def run_data(
         },
         "space": {"kind": run.space.kind, "dim": run.space.dim},
         "dt": world.dt,
-        "horizon": world.horizon,
+        "horizon": run.spec.horizon,
+        "ends": world.ends,
         "policy": graph,
-        "world": world.spec(seeds, arrays),
-        "names": names,
+        "world": world.spec(arrays),
+        "names": skill_names(run.space, sweeps),
         "skills": arrays.add(z.numpy()),
         "flags": run.space.flag(z).tolist(),
-        "measures": [vars(measure) for measure in measures],
-        "axes": world.axes,
-        "values": arrays.add(np.stack([*measures.values()]).astype(np.float32)),
-        "effects": dimension_effects(world, policy, run.space, spread),
+        "measures": [vars(key) for key in measured.values],
+        "axes": shown_axes(world, measured),
+        "values": arrays.add(np.stack([*measured.values.values()]).astype(np.float32)),
+        "effects": effects,
         "recording": pack_frames(measured.frames, arrays),
         "checks": world.checks(policy, z, arrays),
     }
 
 
+def shown_axes(world: World, measured: Measured) -> list[str]:
+    """Those that the map shows first, as far as they are known."""
+    keys = [key.key for key in measured.values]
+    return [axis if axis in keys else keys[-1] for axis in world.axes]
+
+
 def write_page(
-    run: Run, folder: Folder, name: str, skills: int, starts: int, report: Callable[[str], None]
+    run: Run,
+    folder: Folder,
+    name: str,
+    skills: int,
+    options: Options,
+    report: Callable[[str], None],
 ) -> Path:
     template = page_template()
-    if skills < 1:
-        raise InputError(f"skills is {skills}; it must be at least 1")
-    if starts < 1:
-        raise InputError(f"starts is {starts}; it must be at least 1")
     arrays = Arrays()
-    header = {"run": run_data(run, skills, starts, arrays, report), "arrays": arrays.index}
+    header = {"run": run_data(run, skills, options, arrays, report), "arrays": arrays.index}
     blocks = (
         f'<script type="application/json" id="run">{as_json(header)}</script>\n'
         f'<script type="application/gzip" id="arrays">{arrays.encoded()}</script>'
