@@ -169,7 +169,17 @@ def test_a_discrete_controller_chooses_among_different_skills(source: Run, tmp_p
     obs = np.zeros(run.policy.obs_shape, np.float32)
     chosen = run.policy(obs, np.zeros(0, np.float32))
     assert (chosen == agent.candidates.numpy()).all(-1).any()
-    assert set(comsd.evaluate(run).metrics) == {"return", "return_sd"}  # no noise
+    metrics = comsd.evaluate(run).metrics
+    assert set(metrics) == {"return", "return_sd", "return_best_candidate"}  # no noise
+    evaluator = TaskEvaluator(run)
+    alone = evaluator.candidate_returns(agent.candidates)
+    assert metrics["return_best_candidate"] == alone.max()
+    last = agent.q.out
+    assert isinstance(last, nn.Linear)
+    with torch.no_grad():  # a controller that always takes the third is worth what the third is
+        last.weight.zero_()
+        last.bias.copy_(torch.eye(4)[2])
+    assert evaluator.returns(agent.policy, torch.zeros(0)).mean() == alone[2]
     longer = resolve_combine(source, "hopper_hop", "lite", **{"adapt.controller": "discrete"})
     assert longer.run.steps == 100_000
     assert longer.agent.__dict__["epsilon_updates"] == round(0.3 * 96_000 / 25)

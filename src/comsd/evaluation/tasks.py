@@ -1,7 +1,8 @@
 """Evaluation on a task: returns of whole episodes, in parallel environments.
 
 The score of fine-tuning is the return with mean actions; a continuous controller of skills is
-scored with its exploration noise, as in the paper, and without it.
+scored with its exploration noise, as in the paper, and without it; a discrete one beside the best
+of its candidates, since a controller that never changes its choice has combined nothing.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from torch import Tensor
 
 from comsd.adaptation import CombineSettings
 from comsd.agents.base import Policy
+from comsd.agents.dqn import GreedyPolicy
+from comsd.envs.base import Env
 from comsd.evaluation.base import Evaluator, Options, policy_fn_of
 from comsd.evaluation.metrics import Measured, Values
 from comsd.training.rollout import rollout
 from comsd.training.trainer import Trainer
+from comsd.types import PolicyFn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,6 +38,7 @@ class TaskEvaluator(Evaluator):
         "return": "mean return of the episodes; 1000 is the most for our robots",
         "return_sd": "standard deviation over the episodes",
         "return_without_noise": "mean return with the controller's mean actions",
+        "return_best_candidate": "mean return of the best candidate skill, acting alone",
     }
     at_start = True
 
@@ -45,8 +50,20 @@ class TaskEvaluator(Evaluator):
         """Without a policy, of random actions."""
         env = self.run.make_env(self.rollouts, self.seed)
         rng, skills = np.random.default_rng(self.seed), skill.expand(self.rollouts, -1)
-        policy_fn = policy_fn_of(env, policy, skills, rng, noise=noise)
-        total = np.zeros(self.rollouts)
+        return self.total_rewards(env, policy_fn_of(env, policy, skills, rng, noise=noise))
+
+    def candidate_returns(self, candidates: Tensor) -> Returns:
+        """The mean return of each candidate skill if it acts all the time, (K,)."""
+        means = []
+        for candidate in candidates:
+            env = self.run.make_env(self.rollouts, self.seed)
+            always = candidate.expand(self.rollouts, -1).cpu().numpy()
+            means.append(self.total_rewards(env, lambda _, always=always: always).mean())
+        return np.array(means)
+
+    def total_rewards(self, env: Env, policy_fn: PolicyFn) -> Returns:
+        """Of one episode of each environment."""
+        total = np.zeros(env.num_envs)
         for step in rollout(env, policy_fn, stopped=self.stopped):
             total += np.where(step.alive, step.reward, 0)
         return total
@@ -65,7 +82,12 @@ class TaskEvaluator(Evaluator):
         return {} if skill is None else self.score(trainer.policy, skill)
 
     def measure(self, policy: Policy) -> Measured:
-        return Measured(self.score(policy, self.run.selected_skill), {})
+        metrics = self.score(policy, self.run.selected_skill)
+        if isinstance(policy, GreedyPolicy):
+            metrics["return_best_candidate"] = float(
+                self.candidate_returns(policy.candidates).max()
+            )
+        return Measured(metrics, {})
 
     def baseline(self, policy: Policy | None) -> Values:
         return self.score(policy, self.run.selected_skill)
