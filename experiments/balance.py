@@ -1,0 +1,139 @@
+"""Hand-tuned and automatic balance of ComSD beside CIC on four robots: results/balance.
+
+    python experiments/balance.py run [ROBOT ...]   # trains and measures what is missing, in order
+    python experiments/balance.py collect           # copies what is finished, writes table and figure
+
+Runs go to runs/balance/<variant>-<robot>-<seed>. `lite`, bf16, 300,000 steps without reward, a
+thread each; two of these commands with different robots keep two cores busy.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from tables import write_csv
+
+from comsd import Run, checkpoint
+from comsd.evaluation.sweeps import FLAGS
+from comsd.reproduction.collect import commit_of
+
+ROOT = Path(__file__).parent.parent
+RUNS, RESULTS = ROOT / "runs" / "balance", ROOT / "results" / "balance"
+ROBOTS = ("walker", "hopper", "cheetah", "quadruped")
+SEEDS = (1, 2, 3)
+VARIANTS: dict[str, list[str]] = {
+    "auto": ["comsd", "--method.balance", "auto"],
+    "tuned": ["comsd"],  # alpha and range of the flag by robot, as in the paper's table
+    "cic": ["cic"],
+}
+LABELS = {"auto": "ComSD, automatic", "tuned": "ComSD, the paper's weights", "cic": "CIC"}
+COLOURS = {"auto": "tab:green", "tuned": "tab:blue", "cic": "tab:orange"}
+KEPT = 1  # the seed whose policies are kept for the docs and the explorer
+FIGURES = (
+    "activity_rho",
+    "akd_range_flag",
+    "akd_range_random",
+    "ms_coverage3_random",
+    "identification",
+    "state_coverage",
+    "held_out_auc",
+)
+
+
+def comsd(*words: str) -> None:
+    subprocess.run([sys.executable, "-m", "comsd", *words], check=True)
+
+
+def train(variant: str, robot: str, seed: int) -> None:
+    place = RUNS / f"{variant}-{robot}-{seed}"
+    if (place / "evaluation" / "evaluation.json").exists():
+        return
+    if (place / "config.json").exists():
+        comsd("resume", str(place))
+    else:
+        how = ["--preset", "lite", "--precision", "bf16", "--threads", "1", "--seed", str(seed)]
+        comsd("pretrain", *VARIANTS[variant], "--env", robot, *how, "--run", str(place))
+    comsd("evaluate", str(place), "--out", str(place / "evaluation"))
+
+
+def keep(name: str) -> None:
+    """Config, tables and figures, and of one seed the policy, enough for `comsd explore`."""
+    run, place = Run(RUNS / name), RESULTS / name
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    for part in ("config.json", "metrics.csv", "evaluations.csv", "evaluation/evaluation.json"):
+        shutil.copy(run.path / part, place)
+    if run.config.run.seed == KEPT and not name.startswith("cic"):
+        last = max(checkpoint.found(run.path / "checkpoints"))
+        (place / "checkpoints" / last.name).mkdir(parents=True)
+        for part in ("state.json", "run.safetensors", "agent.safetensors"):
+            if (last / part).exists():
+                shutil.copy(last / part, place / "checkpoints" / last.name)
+
+
+def finished() -> list[tuple[str, str, int]]:
+    runs = [(v, r, s) for r in ROBOTS for v in VARIANTS for s in SEEDS]
+    return [run for run in runs if (RESULTS / name_of(*run) / "evaluation.json").exists()]
+
+
+def name_of(variant: str, robot: str, seed: int) -> str:
+    return f"{variant}-{robot}-{seed}"
+
+
+def measured(variant: str, robot: str, seed: int) -> dict[str, Any]:
+    return json.loads((RESULTS / name_of(variant, robot, seed) / "evaluation.json").read_text())
+
+
+def collect() -> None:
+    for variant in VARIANTS:
+        for robot in ROBOTS:
+            for seed in SEEDS:
+                name = name_of(variant, robot, seed)
+                if (RUNS / name / "evaluation" / "evaluation.json").exists():
+                    keep(name)
+    rows: list[dict[str, Any]] = []
+    for run in finished():
+        variant, robot, seed = run
+        found = measured(*run)
+        row: dict[str, Any] = {"robot": robot, "variant": variant, "seed": seed}
+        row |= {f"A({f:g})": found["metrics"][f"activity_{f:g}"] for f in FLAGS}
+        row |= {key: found["metrics"].get(key) for key in FIGURES}
+        row["rho_low"], row["rho_high"] = found["intervals"]["activity_rho"]
+        row["identification_untrained"] = found["untrained"]["identification"]
+        row["commit"] = commit_of(Run(RESULTS / name_of(*run)))
+        rows.append({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()})
+    write_csv(RESULTS / "runs.csv", rows)
+    draw(rows).savefig(RESULTS / "activity.png", dpi=110)
+
+
+def draw(rows: list[dict[str, Any]]) -> Figure:
+    """A(f) of every run, a panel per robot."""
+    figure = Figure(figsize=(11, 3.2), layout="constrained")
+    panels = figure.subplots(1, len(ROBOTS))
+    for axes, robot in zip(panels, ROBOTS, strict=True):
+        for row in (row for row in rows if row["robot"] == robot):
+            variant = row["variant"]
+            label = LABELS[variant] if row["seed"] == SEEDS[0] else None
+            values = [row[f"A({f:g})"] for f in FLAGS]
+            axes.plot(FLAGS, values, ".-", color=COLOURS[variant], label=label)
+        axes.set(title=robot, xlabel="flag")
+        axes.set_ylim(bottom=0)
+    panels[0].set_ylabel("activity A(f): mean AKD")
+    panels[0].legend(frameon=False, fontsize=8)
+    return figure
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "collect":
+        collect()
+    else:
+        for seed in SEEDS:
+            for robot in sys.argv[2:] or ROBOTS:
+                for variant in VARIANTS:
+                    train(variant, robot, seed)
