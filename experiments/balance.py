@@ -1,7 +1,7 @@
 """Hand-tuned and automatic balance of ComSD beside CIC on four robots: results/balance.
 
-    python experiments/balance.py run [ROBOT ...]   # trains and measures what is missing, in order
-    python experiments/balance.py collect           # copies what is finished, writes table and figure
+    python experiments/balance.py run [ROBOT ...]  # trains and measures what is missing, in order
+    python experiments/balance.py collect          # keeps what is finished, writes table and figure
 
 Runs go to runs/balance/<variant>-<robot>-<seed>. `lite`, bf16, 300,000 steps without reward, a
 thread each; two of these commands with different robots keep two cores busy.
