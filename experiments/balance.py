@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from tables import write_csv
+from tables import run_comsd, write_csv
 
 from comsd import Run, checkpoint
 from comsd.evaluation.sweeps import FLAGS
@@ -46,20 +45,16 @@ FIGURES = (
 )
 
 
-def comsd(*words: str) -> None:
-    subprocess.run([sys.executable, "-m", "comsd", *words], check=True)
-
-
 def train(variant: str, robot: str, seed: int) -> None:
     place = RUNS / f"{variant}-{robot}-{seed}"
     if (place / "evaluation" / "evaluation.json").exists():
         return
     if (place / "config.json").exists():
-        comsd("resume", str(place))
+        run_comsd("resume", str(place))
     else:
         how = ["--preset", "lite", "--precision", "bf16", "--threads", "1", "--seed", str(seed)]
-        comsd("pretrain", *VARIANTS[variant], "--env", robot, *how, "--run", str(place))
-    comsd("evaluate", str(place), "--out", str(place / "evaluation"))
+        run_comsd("pretrain", *VARIANTS[variant], "--env", robot, *how, "--run", str(place))
+    run_comsd("evaluate", str(place), "--out", str(place / "evaluation"))
 
 
 def keep(name: str) -> None:

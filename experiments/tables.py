@@ -1,10 +1,16 @@
-"""What the experiments share: how their tables are written."""
+"""What the experiments share: how commands are run and tables written."""
 
 from __future__ import annotations
 
 import csv
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+
+
+def run_comsd(*words: str) -> None:
+    subprocess.run([sys.executable, "-m", "comsd", *words], check=True)
 
 
 def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
