@@ -1,4 +1,4 @@
-"""Discrete combination of the Walker policies behind results/walker: results/combination.
+"""Discrete combination of the policies of results/walker and results/balance: results/combination.
 
     python experiments/combination.py run [TASK ...]  # trains and measures what is missing
     python experiments/combination.py collect         # keeps what is finished, writes tables
@@ -23,24 +23,29 @@ from comsd.reproduction.collect import commit_of
 
 ROOT = Path(__file__).parent.parent
 RUNS, RESULTS = ROOT / "runs" / "combination", ROOT / "results" / "combination"
-SOURCES = ROOT / "results" / "walker"
+SOURCES = {
+    "comsd": ROOT / "results" / "walker" / "comsd-{}",
+    "auto": ROOT / "results" / "balance" / "auto-walker-{}",
+    "cic": ROOT / "results" / "walker" / "cic-{}",
+}
 TASKS = ("walker_stand", "walker_run", "walker_walk", "walker_flip")
-METHODS, SEEDS = ("comsd", "cic"), (1, 2, 3)
-COLOURS = {"comsd": "tab:blue", "cic": "tab:orange"}
-LABELS = {"comsd": "ComSD", "cic": "CIC"}
-RUN_NAMES = [f"{method}-{seed}-{t}" for t in TASKS for seed in SEEDS for method in METHODS]
+SEEDS = (1, 2, 3)
+COLOURS = {"comsd": "tab:blue", "auto": "tab:green", "cic": "tab:orange"}
+LABELS = {"comsd": "ComSD", "auto": "ComSD, automatic balance", "cic": "CIC"}
+RUN_NAMES = [f"{method}-{seed}-{t}" for t in TASKS for seed in SEEDS for method in SOURCES]
 
 
 def train(name: str) -> None:
     method, seed, task = name.split("-")
     place = RUNS / name
-    if (place / "evaluation" / "evaluation.json").exists():
-        return
+    source = Path(str(SOURCES[method]).format(seed))
+    if (place / "evaluation" / "evaluation.json").exists() or not (source / "checkpoints").exists():
+        return  # done, or its policy was not kept
     if (place / "config.json").exists():
         run_comsd("resume", str(place))
     else:
         how = ["--task", task, "--controller", "discrete", "--preset", "lite", "--seed", seed]
-        run_comsd("combine", str(SOURCES / f"{method}-{seed}"), *how, "--run", str(place))
+        run_comsd("combine", str(source), *how, "--run", str(place))
     run_comsd("evaluate", str(place), "--out", str(place / "evaluation"))
 
 
