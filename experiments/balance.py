@@ -129,6 +129,6 @@ if __name__ == "__main__":
         collect()
     else:
         for seed in SEEDS:
-            for robot in sys.argv[2:] or ROBOTS:
-                for variant in VARIANTS:
+            for variant in VARIANTS:
+                for robot in sys.argv[2:] or ROBOTS:
                     train(variant, robot, seed)
