@@ -86,10 +86,46 @@ def test_variants_are_told_apart() -> None:
     assert "--method.alpha" not in asked["comsd"]
 
 
+def test_the_automatic_balance_is_a_row_that_can_be_asked_for() -> None:
+    assert all(job.arm != "comsd-auto" for job in make_plan("finetuning", "lite", seeds=1).jobs)
+    names = ["comsd", "comsd-auto", "cic"]
+    plan = make_plan("behaviour", "lite", seeds=1, domains=["quadruped"], methods=names)
+    asked = {job.arm: job.command(Path("d")) for job in plan.jobs if job.stage == "pretrain"}
+    assert list(asked) == names
+    assert asked["comsd-auto"][-2:] == ["--method.balance", "auto"]
+    assert asked["comsd-auto"][:4] == ["pretrain", "comsd", "--env", "quadruped"]
+
+
+def test_controllers_are_rows_on_the_same_skills() -> None:
+    where = {"domains": ["walker"], "methods": ["comsd"], "tasks": ["walker_stand"]}
+    plan = make_plan("combination", "lite", seeds=1, **where)
+    combined = {job.arm: job for job in plan.jobs if job.stage == "combine"}
+    assert list(combined) == ["comsd", "comsd-discrete"]
+    assert {job.needs for job in combined.values()} == {"pretrain/walker/comsd-1"}
+    words = combined["comsd-discrete"].command(Path("d"))
+    assert words[-2:] == ["--controller", "discrete"]
+    one = make_plan("combination", "lite", seeds=1, controllers=["discrete"], **where)
+    assert [job.arm for job in one.jobs] == ["comsd", "comsd-discrete"]
+
+
+def test_the_paper_s_numbers_of_seeds_at_its_scale() -> None:
+    for preset in ("paper", "literal"):
+        numbers = {name: exhibit.seeds(preset) for name, exhibit in EXHIBITS.items()}
+        assert numbers["finetuning"] == numbers["distance"] == 10
+        assert numbers["combination"] == 6
+        assert numbers["behaviour"] == 3  # the paper does not say
+    assert {exhibit.seeds("lite") for exhibit in EXHIBITS.values()} == {3}
+    whole = make_plan("combination", "paper", seeds=None, domains=["walker"], methods=["cic"])
+    assert {job.seed for job in whole.jobs} == {1, 2, 3, 4, 5, 6}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ("reproduce", "EXHIBIT is missing"),
+        ("reproduce combination --controllers big", "controllers is 'big'; allowed: continuous"),
+        ("reproduce behaviour --controllers discrete", "controllers are chosen where skills"),
+        ("reproduce behaviour --domains maze-tree", "domains is 'maze-tree'; allowed: walker"),
         ("reproduce tableau", "exhibit is 'tableau'; allowed: finetuning"),
         ("reproduce pixels --tasks cheetah_fly", "tasks is 'cheetah_fly'"),
         ("reproduce finetuning --seeds 0", "seeds is 0; it must be at least 1"),
@@ -175,7 +211,10 @@ def test_every_robot_has_its_own_cost() -> None:
     ]
     assert seconds[0] < seconds[1]
     combined = job_seconds(job_of("combine", "cic", "walker_run", "lite"), RATE)
-    assert combined > 2 * seconds[1]  # 300,000 steps instead of 100,000
+    assert combined > 4 * seconds[1]  # 500,000 steps instead of 100,000
+    words = ("combine", "walker_run", "cic-discrete", "cic", 1, "lite", None)
+    chosen = Job("place", *words, ("--controller", "discrete"))
+    assert job_seconds(chosen, RATE) < seconds[1]  # as many steps, fewer and smaller updates
 
 
 def test_passes_beyond_one_per_row_are_counted() -> None:

@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from comsd.adaptation import FinetuneSettings
+from comsd.adaptation import CONTROLLERS, CombineSettings, FinetuneSettings
 from comsd.evaluation import make_evaluator
 from comsd.registry import METHODS
 from comsd.reproduction.collect import FinishedRun
-from comsd.reproduction.exhibits import COMPARED, EXHIBITS, REFERENCES, Exhibit, Shown
+from comsd.reproduction.exhibits import (
+    AUTO,
+    COMPARED,
+    EXHIBITS,
+    REFERENCES,
+    Exhibit,
+    Shown,
+    controlled,
+)
 from comsd.reproduction.statistics import ENOUGH, Cell, interval, summarise
 
 if TYPE_CHECKING:
@@ -41,6 +49,12 @@ METRICS: dict[Shown, dict[str, str]] = {  # metric -> name of its row
 }
 
 
+CONTROLLER = {
+    "continuous": "the paper's",
+    "discrete": "ours: among candidate skills, in the arms whose names say so",
+}
+
+
 @dataclass(frozen=True)
 class Section:
     """One exhibit at one preset."""
@@ -58,13 +72,17 @@ def paper_values(exhibit: str) -> dict[str, Any]:
     return data.get(exhibit, {"source": "", "values": {}})
 
 
-def arms_of(exhibit: Exhibit, runs: list[FinishedRun]) -> list[str]:
-    """In the exhibit's order; comparisons of all methods include any other but variants."""
+def arms_of(exhibit: Exhibit, shown: Shown, runs: list[FinishedRun]) -> list[str]:
+    """In the exhibit's order, then ComSD with the automatic balance; comparisons of all methods
+    include every other one. Arms of the paper's controller come before those of ours.
+    """
     trained = {r.arm for r in runs}
     names = [arm.name for arm in exhibit.arms]
+    names += [] if exhibit.pixels else [AUTO.name]
     if exhibit.arms == COMPARED:
-        variants = {arm.name for e in EXHIBITS.values() for arm in e.arms} - set(METHODS)
-        names += sorted(trained - variants - {*names} - REFERENCES)
+        names += sorted(set(METHODS) - {*names})
+    if shown == "combine":
+        names = [controlled(name, controller) for controller in CONTROLLERS for name in names]
     alone = [exhibit.reference.name] if exhibit.reference else []
     return [name for name in alone + names if name in trained]
 
@@ -84,9 +102,9 @@ def make_section(name: str, shown: Shown, runs: list[FinishedRun]) -> Section | 
         tasks = [task for domain in exhibit.domains for task in exhibit.tasks_of(domain)]
         envs = sorted({r.env for r in runs if r.stage == shown and r.env in tasks and r.rows})
     else:
-        envs = [f"maze-tree-{n}" for n in exhibit.skills] or list(exhibit.domains)
+        envs = [f"maze-tree-{n}" for n in exhibit.skills] or [*exhibit.domains, *exhibit.also]
     runs = [r for r in runs if r.stage in stages and r.env in envs and results(r, shown)]
-    arms = arms_of(exhibit, runs)
+    arms = arms_of(exhibit, shown, runs)
     if not arms:
         return None
     found = [(r.env, r.arm, results(r, shown)) for r in runs]
@@ -106,6 +124,8 @@ def make_section(name: str, shown: Shown, runs: list[FinishedRun]) -> Section | 
         figure, notes = bars(cells, arms), []
     if paper["source"]:
         notes.append(f"paper's numbers: {paper['source']}")
+    notes += [exhibit.ours] if exhibit.ours else []
+    notes += [] if exhibit.paper_seeds else ["the paper does not say how many seeds it has"]
     return Section(name, shown, cells, figure, notes)
 
 
@@ -114,6 +134,9 @@ def adaptation_notes(runs: list[FinishedRun]) -> list[str]:
     rules = {r.arm: a.rule for r in runs if isinstance(a := r.run.config.adapt, FinetuneSettings)}
     if rules:
         notes.append("skill rules: " + ", ".join(f"{arm} {rules[arm]}" for arm in sorted(rules)))
+    used = {a.controller for r in runs if isinstance(a := r.run.config.adapt, CombineSettings)}
+    if used:
+        notes.append("controllers: " + ", ".join(f"{c} ({CONTROLLER[c]})" for c in sorted(used)))
     adapted = {r.run.config.run.steps for r in runs}
     pretrained = {source.config.run.steps for r in runs if (source := r.run.source)}
     for name, steps in (("steps of adaptation", adapted), ("of pre-training", pretrained)):
