@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,14 +17,17 @@ import torch
 
 from comsd.cli import main
 from comsd.errors import InputError, RunError
+from comsd.files import Folder
 from comsd.jobs.cost import job_seconds, product_rate, step_work
-from comsd.jobs.job import Job
+from comsd.jobs.job import Job, read_analysis
 from comsd.registry import METHODS, TASKS
+from comsd.reproduction.collect import FinishedRun
 from comsd.reproduction.exhibits import EXHIBITS, find_exhibit
-from comsd.reproduction.page import write_report
+from comsd.reproduction.page import measured_markdown, write_report
 from comsd.reproduction.plan import make_plan
-from comsd.reproduction.sections import paper_values
+from comsd.reproduction.sections import make_section, paper_values
 from comsd.reproduction.statistics import interval, summarise
+from comsd.runs.run import Run
 from processes import call, command
 
 # --- statistics -----------------------------------------------------------------------------------
@@ -381,3 +385,53 @@ def test_the_published_tables_are_whole() -> None:
 def test_an_unknown_exhibit_is_an_input_error() -> None:
     with pytest.raises(InputError, match="allowed: finetuning"):
         find_exhibit("figure")
+
+
+# --- what skills do -------------------------------------------------------------------------------
+
+
+def analysed(env: str, arm: str, seed: int, rho: float) -> FinishedRun:
+    """A run that has been analysed, without the run."""
+    analysis = {
+        "metrics": {"akd_max_constant": 9.0, "activity_0": 8.0, "activity_rho": rho}
+        | {"identification": 0.4},
+        "intervals": {"activity_0": [7.0, 9.0], "activity_rho": [rho - 0.1, rho + 0.1]},
+        "untrained": {"identification": 0.05},
+        "random": {"identification": 0.03},
+        "starts": 12,
+        "steps": 500,
+    }
+    run = FinishedRun("pretrain", env, arm, seed, cast(Run, None))
+    run.__dict__["analysis"] = analysis
+    return run
+
+
+def test_the_behaviour_exhibit_shows_activity_and_baselines_with_intervals() -> None:
+    runs = [analysed("walker", "comsd", seed, -0.7 - 0.1 * seed) for seed in (1, 2, 3)]
+    runs += [analysed("hopper", "comsd-auto", 1, -0.2)]
+    section = make_section("behaviour", "analyse", runs)
+    assert section is not None
+    cells = {(cell.row, cell.arm): cell for cell in section.cells}
+    rho = cells["walker: rho (flag, AKD)", "comsd"]
+    assert (rho.n, rho.mean) == (3, pytest.approx(-0.9))
+    assert rho.low is not None
+    assert cells["walker: A(0)", "comsd"].mean == 8
+    assert cells["walker: identification, untrained policy", "comsd"].mean == pytest.approx(0.05)
+    assert cells["walker: identification, random actions", "comsd"].mean == pytest.approx(0.03)
+    assert cells["walker: AKD maximum", "comsd"].paper_mean == 9.5
+    assert cells["hopper: AKD maximum", "comsd-auto"].paper_mean is None  # Fig. 7 is of Walker
+    one = next(m for m in section.measured if (m.env, m.figure) == ("hopper", "rho (flag, AKD)"))
+    assert (one.value, one.low, one.high, one.starts) == (-0.2, -0.2 - 0.1, -0.2 + 0.1, 12)
+    assert "| walker, comsd, seed 1 | 8 [7, 9] |" in measured_markdown(section)
+    assert "per skill 12 starts of 500 steps" in section.notes
+
+
+def test_an_analysis_from_single_roll_outs_does_not_count(tmp_path: Path) -> None:
+    run = tmp_path / "maze"
+    main(f"pretrain comsd --env maze-tree --preset smoke --skills 6 --seed 1 --run {run}".split())
+    step = json.loads((run / "config.json").read_text())["config"]["run"]["steps"]
+    (run / "analysis").mkdir()
+    folder = Folder(run) / "analysis"
+    for starts, counts in ((12, True), (1, False)):
+        folder.write_sealed("analysis.json", {"step": step, "metrics": {}, "starts": starts})
+        assert (read_analysis(run) is not None) == counts
