@@ -138,6 +138,8 @@ EXHIBITS: dict[str, Exhibit] = {
         "State exploration and skill diversity of eleven skills",
         ("analyse",),
         also=ROBOTS[1:],
+        ours="which eleven skills and how many neighbours and starts is ours: the paper says "
+        "'grid sweep'",
     ),
     "conflict": Exhibit(
         "Fig. 8",
