@@ -43,7 +43,9 @@ MEASURED = {  # with intervals of their own
 }
 UNLEARNED = {f"identification_{b}": f"identification, {name}" for b, name in BASELINES.items()}
 ROWS = PAPERS | OTHER_SWEEPS | SPREAD | MEASURED | UNLEARNED
-DRAWN = [*PAPERS, "akd_range_flag", "akd_range_random", "ms_coverage3_random", "identification"]
+DRAWN = [*PAPERS, "activity_rho", "akd_range_flag", "akd_range_random", "ms_coverage3_random"]
+DRAWN += ["identification"]
+MARKS = dict(zip(UNLEARNED.values(), "^x", strict=True))
 
 
 class Measurement(NamedTuple):
@@ -97,10 +99,12 @@ def notes(table: list[Measurement]) -> list[str]:
 
 
 def draw(envs: list[str], arms: list[str], cells: list[Cell]) -> Figure:
-    """Per robot: activity along the flag, then bars; a black line is the paper's number."""
+    """Per robot: activity along the flag, then bars; a black line is the paper's number, a triangle
+    the untrained policy, a cross random actions.
+    """
     found = {(cell.row, cell.arm): cell for cell in cells}
     shown = [env for env in envs if any(cell.row.startswith(f"{env}: ") for cell in cells)]
-    figure, grid = panels(len(shown) * (len(DRAWN) + 1), (len(DRAWN) + 1 + 1) // 2, 3.3, 2.8)
+    figure, grid = panels(len(shown) * (len(DRAWN) + 1), (len(DRAWN) + 1) // 2, 3.3, 2.8)
     for axes, (env, metric) in zip(grid, product(shown, ["", *DRAWN]), strict=True):
         if not metric:
             draw_flags(axes, env, arms, found)
@@ -110,6 +114,9 @@ def draw(envs: list[str], arms: list[str], cells: list[Cell]) -> Figure:
                 axes.bar(i, cell.mean, yerr=cell.sd, color=f"C{i}", capsize=3)
                 if cell.paper_mean is not None:
                     axes.plot(i, cell.paper_mean, "k_", markersize=14)
+            for row, mark in MARKS.items() if metric == "identification" else ():
+                if cell := found.get((f"{env}: {row}", arm)):
+                    axes.plot(i, cell.mean, f"k{mark}", markersize=5)
         axes.set_xticks(range(len(arms)), arms, rotation=45, ha="right", fontsize=8)
         axes.set_title(f"{env}: {ROWS[metric]}", fontsize=10)
     return figure
