@@ -33,7 +33,8 @@ def run() -> None:
     for words in (
         f"reproduce finetuning {COMMON} --seeds 3 --dir {RUNS}",
         # results/adaptation holds 60,000 steps of this, and a variant with --hold 10
-        f"reproduce combination {COMMON} --seeds 1 --tasks walker_stand walker_run --dir {RUNS}",
+        f"reproduce combination {COMMON} --seeds 1 --controllers continuous --dir {RUNS} "
+        "--tasks walker_stand walker_run",
         f"reproduce behaviour {COMMON} --seeds 3 --dir {RUNS}",
     ):
         main(words.split())

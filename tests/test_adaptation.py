@@ -134,6 +134,23 @@ def test_the_values_of_the_paper(source: Run) -> None:
     config = resolve_combine(source, "hopper_flip", "paper")
     assert (config.run.steps, config.agent.__dict__["lr"]) == (2_000_000, 1e-4)
     assert (config.run.space, config.run.skills) == ("none", 0)
+    assert resolve_combine(source, "hopper_flip", "lite").run.steps == 500_000
+
+
+def test_the_literal_preset_adapts_by_the_papers_algorithms_and_table(source: Run) -> None:
+    tuned = resolve_finetune(source, "hopper_flip", "literal")
+    how = tuned.adapt.__dict__
+    assert (how["critic_init"], how["rule"]) == ("none", "fixed")  # Algorithm 3, z = (0, .5, ...)
+    assert tuned.sources["adapt.critic_init"] == "paper, Algorithm 3"
+    assert (tuned.run.steps, tuned.agent.__dict__["lr"]) == (100_000, 2e-5)
+    combined = resolve_combine(source, "hopper_flip", "literal")
+    how = combined.adapt.__dict__
+    assert (how["controller"], how["hold"]) == ("continuous", 1)  # Algorithm 2
+    assert how["skill_noise"]  # a ~ pi in training, without noise in scores
+    assert how["evaluation_noise"]  # the controller's, 0.2
+    assert combined.agent.__dict__["noise"] == 0.2
+    assert (combined.run.steps, combined.run.evaluate_every) == (2_000_000, 10_000)
+    assert combined.run.rollouts == 10
 
 
 def test_what_belongs_to_the_skills_cannot_be_changed(source: Run) -> None:

@@ -130,3 +130,10 @@ def test_the_scale_is_updated_in_training_only() -> None:
     assert entropy.moments.count.item() == 0
     entropy.train()(torch.randn(8, 2))
     assert entropy.moments.count.item() == 24
+
+
+def test_the_floor_of_logarithms_can_be_all_but_nothing() -> None:
+    points = torch.tensor([[0.0], [1.0], [3.0], [3.0]])
+    printed = ParticleEntropy(2, "log", floor=1e-30)(points)
+    assert torch.allclose(printed[:2], torch.tensor([[1.0, 3.0], [1.0, 2.0]]).log().mean(1))
+    assert torch.isfinite(printed).all()  # two equal points: log 0 as printed

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,14 +17,17 @@ import torch
 
 from comsd.cli import main
 from comsd.errors import InputError, RunError
+from comsd.files import Folder
 from comsd.jobs.cost import job_seconds, product_rate, step_work
-from comsd.jobs.job import Job
+from comsd.jobs.job import Job, read_analysis
 from comsd.registry import METHODS, TASKS
+from comsd.reproduction.collect import FinishedRun
 from comsd.reproduction.exhibits import EXHIBITS, find_exhibit
-from comsd.reproduction.page import write_report
+from comsd.reproduction.page import measured_markdown, write_report
 from comsd.reproduction.plan import make_plan
-from comsd.reproduction.sections import paper_values
+from comsd.reproduction.sections import make_section, paper_values
 from comsd.reproduction.statistics import interval, summarise
+from comsd.runs.run import Run
 from processes import call, command
 
 # --- statistics -----------------------------------------------------------------------------------
@@ -86,10 +90,46 @@ def test_variants_are_told_apart() -> None:
     assert "--method.alpha" not in asked["comsd"]
 
 
+def test_the_automatic_balance_is_a_row_that_can_be_asked_for() -> None:
+    assert all(job.arm != "comsd-auto" for job in make_plan("finetuning", "lite", seeds=1).jobs)
+    names = ["comsd", "comsd-auto", "cic"]
+    plan = make_plan("behaviour", "lite", seeds=1, domains=["quadruped"], methods=names)
+    asked = {job.arm: job.command(Path("d")) for job in plan.jobs if job.stage == "pretrain"}
+    assert list(asked) == names
+    assert asked["comsd-auto"][-2:] == ["--method.balance", "auto"]
+    assert asked["comsd-auto"][:4] == ["pretrain", "comsd", "--env", "quadruped"]
+
+
+def test_controllers_are_rows_on_the_same_skills() -> None:
+    where = {"domains": ["walker"], "methods": ["comsd"], "tasks": ["walker_stand"]}
+    plan = make_plan("combination", "lite", seeds=1, **where)
+    combined = {job.arm: job for job in plan.jobs if job.stage == "combine"}
+    assert list(combined) == ["comsd", "comsd-discrete"]
+    assert {job.needs for job in combined.values()} == {"pretrain/walker/comsd-1"}
+    words = combined["comsd-discrete"].command(Path("d"))
+    assert words[-2:] == ["--controller", "discrete"]
+    one = make_plan("combination", "lite", seeds=1, controllers=["discrete"], **where)
+    assert [job.arm for job in one.jobs] == ["comsd", "comsd-discrete"]
+
+
+def test_the_paper_s_numbers_of_seeds_at_its_scale() -> None:
+    for preset in ("paper", "literal"):
+        numbers = {name: exhibit.seeds(preset) for name, exhibit in EXHIBITS.items()}
+        assert numbers["finetuning"] == numbers["distance"] == 10
+        assert numbers["combination"] == 6
+        assert numbers["behaviour"] == 3  # the paper does not say
+    assert {exhibit.seeds("lite") for exhibit in EXHIBITS.values()} == {3}
+    whole = make_plan("combination", "paper", seeds=None, domains=["walker"], methods=["cic"])
+    assert {job.seed for job in whole.jobs} == {1, 2, 3, 4, 5, 6}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ("reproduce", "EXHIBIT is missing"),
+        ("reproduce combination --controllers big", "controllers is 'big'; allowed: continuous"),
+        ("reproduce behaviour --controllers discrete", "controllers are chosen where skills"),
+        ("reproduce behaviour --domains maze-tree", "domains is 'maze-tree'; allowed: walker"),
         ("reproduce tableau", "exhibit is 'tableau'; allowed: finetuning"),
         ("reproduce pixels --tasks cheetah_fly", "tasks is 'cheetah_fly'"),
         ("reproduce finetuning --seeds 0", "seeds is 0; it must be at least 1"),
@@ -175,7 +215,10 @@ def test_every_robot_has_its_own_cost() -> None:
     ]
     assert seconds[0] < seconds[1]
     combined = job_seconds(job_of("combine", "cic", "walker_run", "lite"), RATE)
-    assert combined > 2 * seconds[1]  # 300,000 steps instead of 100,000
+    assert combined > 4 * seconds[1]  # 500,000 steps instead of 100,000
+    words = ("combine", "walker_run", "cic-discrete", "cic", 1, "lite", None)
+    chosen = Job("place", *words, ("--controller", "discrete"))
+    assert job_seconds(chosen, RATE) < seconds[1]  # as many steps, fewer and smaller updates
 
 
 def test_passes_beyond_one_per_row_are_counted() -> None:
@@ -342,3 +385,53 @@ def test_the_published_tables_are_whole() -> None:
 def test_an_unknown_exhibit_is_an_input_error() -> None:
     with pytest.raises(InputError, match="allowed: finetuning"):
         find_exhibit("figure")
+
+
+# --- what skills do -------------------------------------------------------------------------------
+
+
+def analysed(env: str, arm: str, seed: int, rho: float) -> FinishedRun:
+    """A run that has been analysed, without the run."""
+    analysis = {
+        "metrics": {"akd_max_constant": 9.0, "activity_0": 8.0, "activity_rho": rho}
+        | {"identification": 0.4},
+        "intervals": {"activity_0": [7.0, 9.0], "activity_rho": [rho - 0.1, rho + 0.1]},
+        "untrained": {"identification": 0.05},
+        "random": {"identification": 0.03},
+        "starts": 12,
+        "steps": 500,
+    }
+    run = FinishedRun("pretrain", env, arm, seed, cast(Run, None))
+    run.__dict__["analysis"] = analysis
+    return run
+
+
+def test_the_behaviour_exhibit_shows_activity_and_baselines_with_intervals() -> None:
+    runs = [analysed("walker", "comsd", seed, -0.7 - 0.1 * seed) for seed in (1, 2, 3)]
+    runs += [analysed("hopper", "comsd-auto", 1, -0.2)]
+    section = make_section("behaviour", "analyse", runs)
+    assert section is not None
+    cells = {(cell.row, cell.arm): cell for cell in section.cells}
+    rho = cells["walker: rho (flag, AKD)", "comsd"]
+    assert (rho.n, rho.mean) == (3, pytest.approx(-0.9))
+    assert rho.low is not None
+    assert cells["walker: A(0)", "comsd"].mean == 8
+    assert cells["walker: identification, untrained policy", "comsd"].mean == pytest.approx(0.05)
+    assert cells["walker: identification, random actions", "comsd"].mean == pytest.approx(0.03)
+    assert cells["walker: AKD maximum", "comsd"].paper_mean == 9.5
+    assert cells["hopper: AKD maximum", "comsd-auto"].paper_mean is None  # Fig. 7 is of Walker
+    one = next(m for m in section.measured if (m.env, m.figure) == ("hopper", "rho (flag, AKD)"))
+    assert (one.value, one.low, one.high, one.starts) == (-0.2, -0.2 - 0.1, -0.2 + 0.1, 12)
+    assert "| walker, comsd, seed 1 | 8 [7, 9] |" in measured_markdown(section)
+    assert "per skill 12 starts of 500 steps" in section.notes
+
+
+def test_an_analysis_from_single_roll_outs_does_not_count(tmp_path: Path) -> None:
+    run = tmp_path / "maze"
+    main(f"pretrain comsd --env maze-tree --preset smoke --skills 6 --seed 1 --run {run}".split())
+    step = json.loads((run / "config.json").read_text())["config"]["run"]["steps"]
+    (run / "analysis").mkdir()
+    folder = Folder(run) / "analysis"
+    for starts, counts in ((12, True), (1, False)):
+        folder.write_sealed("analysis.json", {"step": step, "metrics": {}, "starts": starts})
+        assert (read_analysis(run) is not None) == counts

@@ -181,7 +181,7 @@ def test_the_literal_preset_is_the_papers_equations_at_the_papers_size() -> None
         for name, value in literal.method.__dict__.items()
         if value != paper.method.__dict__[name]
     }
-    eq_10 = {"knn": "trajectory", "knn_form": "log"}
+    eq_10 = {"knn": "trajectory", "knn_form": "log", "knn_floor": 1e-30}
     assert differing == {**eq_10, "tau": "adjacent", "reward_after": True}
     assert (literal.agent, literal.train) == (paper.agent, paper.train)
     assert literal.run == dataclasses.replace(paper.run, preset="literal")
@@ -195,3 +195,46 @@ def test_the_literal_preset_is_the_papers_equations_at_the_papers_size() -> None
         "w_high": 1.0,
     }
     assert resolve("cic", "walker", "literal").method == resolve("cic", "walker").method
+
+
+TABLE = {  # of the paper, as it is printed: what pre-training has
+    "run.space": "box",
+    "run.skills": 64,
+    "run.agent": "ddpg",
+    "run.steps": 2_000_000,
+    "method.w_low": 0,
+    "method.w_high": 2,
+    "method.temperature": 0.5,
+    "method.lr": 1e-4,
+    "agent.lr": 1e-4,
+    "agent.discount": 0.99,
+    "agent.target_ema": 0.01,
+    "agent.noise": 0.2,
+    "agent.noise_clip": 0.3,
+    "train.hold": 50,
+    "train.replay": 1_000_000,
+    "train.random_steps": 4000,
+    "train.n_step": 3,
+    "train.batch_size": 1024,
+    "train.update_every": 2,
+}
+BY_ROBOT = {  # alpha, f_low, f_high
+    "walker": (0.25, 0, 1),
+    "quadruped": (1e-3, 0, 1),
+    "hopper": (1.25, 1 / 3, 2 / 3),
+    "cheetah": (1.0, 1 / 3, 2 / 3),
+}
+
+
+@pytest.mark.parametrize("robot", BY_ROBOT)
+def test_the_literal_preset_has_every_value_of_the_papers_table(robot: str) -> None:
+    config = resolve("comsd", robot, "literal")
+    found = {
+        name: getattr(getattr(config, name.split(".")[0]), name.split(".")[1]) for name in TABLE
+    }
+    assert found == TABLE
+    method = config.method
+    assert (method.alpha, method.f_low, method.f_high) == BY_ROBOT[robot]  # type: ignore[attr-defined]
+    images = resolve("comsd", robot, "literal", pixels=True).method
+    assert images.alpha == BY_ROBOT[robot][0]  # type: ignore[attr-defined]
+    assert images.neighbour_weight == 1  # type: ignore[attr-defined]

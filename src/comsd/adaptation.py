@@ -81,8 +81,11 @@ class CombineSettings(Settings):
 
 
 SETTINGS = {"finetune": FinetuneSettings, "combine": CombineSettings}  # by stage
-COMBINED_STEPS = {"paper": 2_000_000, "lite": 300_000}
 CONTROLLERS = {"continuous": "ddpg", "discrete": "dqn"}  # and their usual agents
+COMBINED_STEPS = {  # by controller and scale
+    "continuous": {"paper": 2_000_000, "lite": 500_000},
+    "discrete": {"paper": 2_000_000, "lite": 100_000},
+}
 DISCRETE = sourced("ours", adapt__hold=10, adapt__evaluation_noise=False)
 EXPLORED = 0.3  # share of a run over which random choices fade
 
@@ -201,19 +204,18 @@ def combine_layer(source: SourceRun, preset: str, controller: str) -> Values:
     if controller == "discrete" or not usual_agent(source):
         layer |= sourced("the controller", run__agent=agent)
     layer |= sourced("one controller, no skills", train__hold=source.spec.horizon)
-    layer |= combined_steps(preset)
+    layer |= combined_steps(preset, controller)
     if preset == "literal":
         layer |= sourced("paper, Algorithm 2", adapt__skill_noise=True)
     if controller == "discrete":
         layer |= DISCRETE
-        layer |= sourced("ours", run__steps=100_000) if preset == "lite" else {}
     return layer
 
 
-def combined_steps(preset: str) -> Values:
+def combined_steps(preset: str, controller: str) -> Values:
     scale = SCALES[preset]
     origin = "paper, hyper-parameter table" if scale == "paper" else "for one CPU core"
-    steps = COMBINED_STEPS.get(scale)
+    steps = COMBINED_STEPS[controller].get(scale)
     return sourced(origin, run__steps=steps) if steps else {}
 
 

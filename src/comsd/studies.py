@@ -18,7 +18,7 @@ from comsd.arguments import (
     check_report,
     plain,
 )
-from comsd.config import choose, shown
+from comsd.config import SCALES, choose, shown
 from comsd.errors import InputError
 from comsd.jobs.executor import Executor
 from comsd.jobs.executors import make_executor
@@ -30,7 +30,6 @@ from comsd.sweeps.ranking import Ranked, best_commands
 from comsd.sweeps.run import carry_out_sweep
 from comsd.sweeps.settings import FORM, Value
 
-PRESETS = ("paper", "lite", "smoke")
 MOST_SEEDS = 1000
 MOST_TRIALS = 100_000
 MOST_JOBS = 100_000  # at a time
@@ -93,22 +92,24 @@ def reproduce(
     *,
     dir: Path | str = "reproduction",
     preset: str = "paper",
-    seeds: int | None = 3,
+    seeds: int | None = None,
     domains: Sequence[str] = (),
     methods: Sequence[str] = (),
     tasks: Sequence[str] = (),
+    controllers: Sequence[str] = (),
     report: Report = silent,
     where: Mapping[str, Any] | None = None,
 ) -> Path:
     """All runs behind a table or figure of the paper, or `all`; returns the path of the report.
 
-    seeds: None takes the paper's number. where: `{"on": "ray", "gpus": 0.25}`, names as in
-    `comsd reproduce --help`. The same call again continues.
+    seeds: None takes the paper's number at its scale, 3 at others. controllers: of skills.
+    where: `{"on": "ray", "gpus": 0.25}`, names as in `comsd reproduce --help`. The same call
+    again continues.
     """
-    asked = {"domains": domains, "methods": methods, "tasks": tasks}
+    asked = {"domains": domains, "methods": methods, "tasks": tasks, "controllers": controllers}
     chosen = {name: as_names(name, value) for name, value in asked.items()}
     number = None if seeds is None else as_number("seeds", seeds, int, 1, MOST_SEEDS)
-    place, preset = as_path("dir", dir), choose("preset", preset, {p: p for p in PRESETS})
+    place, preset = as_path("dir", dir), choose("preset", preset, {p: p for p in SCALES})
     check_report(report)
     plan = make_plan(as_text("exhibit", exhibit), preset, seeds=number, **chosen)
     carry_out(plan, place / preset, executor_of(where), report)

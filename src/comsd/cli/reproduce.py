@@ -23,8 +23,8 @@ OPTIONS = [
     Option("--domains", str, "robots [the exhibit's]", several=True),
     Option("--methods", str, "methods and variants [the exhibit's]", several=True),
     Option("--tasks", str, "tasks [the exhibit's]", several=True),
-    Option("--seeds", int, "seeds 1 to N of everything", 3),
-    Option("--paper-seeds", bool, "as many seeds as the paper has for each exhibit"),
+    Option("--controllers", str, "of skills: continuous, discrete [both]", several=True),
+    Option("--seeds", int, "seeds 1 to N [the paper's number at its scale, else 3]"),
     Option("--dir", Path, "where runs and report go", Path("reproduction")),
     *executors.OPTIONS,
     Option("--plan", bool, "only print the plan"),
@@ -38,10 +38,11 @@ def reproduce(argv: list[str]) -> None:
     plan = make_plan(
         name,
         values["--preset"],
-        seeds=None if values["--paper-seeds"] else values["--seeds"],
+        seeds=values["--seeds"],
         domains=values["--domains"] or (),
         methods=values["--methods"] or (),
         tasks=values["--tasks"] or (),
+        controllers=values["--controllers"] or (),
     )
     root = values["--dir"] / values["--preset"]
     if values["--plan"]:

@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from comsd.adaptation import COMBINED_STEPS, agent_of, train_of
+from comsd.adaptation import COMBINED_STEPS, CONTROLLERS, agent_of, train_of
+from comsd.agents.dqn import DQNConfig
 from comsd.agents.ppo import PPOConfig
 from comsd.config import SCALES, Config
 from comsd.encoders import KERNEL, PixelSettings
@@ -99,10 +100,20 @@ def job_work(job: Job, overrides: Overrides = ()) -> tuple[float, float, int]:
     # Adaptations have the networks of learning from scratch but for the skill as an input.
     method = job.method if job.stage == "pretrain" else None
     overrides += (("pixels", True),) if job.pixels else ()
+    discrete = job.stage == "combine" and "discrete" in job.options
+    overrides += discrete_work(job) if discrete else ()
     flops, seconds, steps = step_work(method, job.env, job.preset, overrides)
     if job.stage == "combine":
-        steps = COMBINED_STEPS.get(SCALES[job.preset], steps)
+        controller = "discrete" if discrete else "continuous"
+        steps = COMBINED_STEPS[controller].get(SCALES[job.preset], steps)
     return flops, seconds, job.steps or steps
+
+
+def discrete_work(job: Job) -> Overrides:
+    """A controller that chooses among candidates learns as seldom, on as many rows, as DQN does."""
+    values = env_spec(job.env).agents[CONTROLLERS["discrete"]][SCALES[job.preset]]
+    found = {name: x.value for name, x in values.items() if name.startswith("train.")}
+    return (("agent.hidden", DQNConfig.hidden), *found.items())
 
 
 @cache

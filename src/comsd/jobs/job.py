@@ -87,11 +87,12 @@ class Job:
 
 
 def read_analysis(path: Path) -> dict[str, Any] | None:
-    """The result of `comsd analyse` for a run, if it is of the run's last step."""
+    """The result of `comsd analyse` for a run: of its last step, from several starts."""
     try:
         analysis = (Folder(path) / "analysis").read_sealed("analysis.json", UNSEALED)
         numbers = {str(k): float(x) for k, x in analysis["metrics"].items()}
         last = analysis["step"] >= Run(path).config.run.steps
+        once = analysis["starts"] < 2  # per skill: that is no measurement
     except (OSError, RunError, LookupError, TypeError, ValueError, AttributeError):
         return None  # there is none, or it is damaged: it can be made again
-    return {**analysis, "metrics": numbers} if last else None
+    return {**analysis, "metrics": numbers} if last and not once else None

@@ -184,6 +184,7 @@ class Method(nn.Module):
         if step:
             features, metrics = self.representation_step(batch, optimizer)
         else:
-            features, _, metrics = self.embed_and_loss(batch)
+            with torch.no_grad():  # nothing goes back
+                features, _, metrics = self.embed_and_loss(batch)
         output = self.intrinsic_reward(batch, None if self.config.reward_after else features)
         return output._replace(metrics=metrics | output.metrics)

@@ -23,7 +23,7 @@ from comsd.errors import InputError
 from comsd.methods.balance import FlagBalance
 from comsd.methods.base import Method
 from comsd.methods.contrastive import ContrastiveConfig, ContrastiveEncoder, ContrastiveFeatures
-from comsd.methods.entropy import ParticleEntropy
+from comsd.methods.entropy import FLOOR, ParticleEntropy
 from comsd.methods.statistics import by_tercile
 from comsd.nn import MLP
 from comsd.skills import SkillSpace
@@ -32,6 +32,9 @@ from comsd.types import Batch, Metrics, ObsSpec
 PAPER, ERRATUM = "paper, hyper-parameter table", "paper, Eq. 11 with the clamp's bounds in order"
 IMAGES = "paper, Sec. V-M and a commented line of its table, for Cheetah"
 EQ_10 = sourced("paper, Eq. 10", knn="trajectory", knn_form="log")
+EQ_10 |= sourced("paper, Eq. 10; log 0 stays finite", knn_floor=1e-30)
+ALGORITHM_1 = sourced("paper, Algorithm 1", tau="adjacent", reward_after=True)
+SMW, EQ_12 = "paper, Eq. 11", "paper, Eq. 12"
 NARROW = sourced(PAPER, f_low=1 / 3, f_high=2 / 3)
 
 
@@ -42,16 +45,17 @@ class ComSDConfig(ContrastiveConfig):
     w_high: float = setting(2.0, "highest dynamic weight (Eq. 11)", ERRATUM, low=0)
     f_low: float = setting(0.0, "flag at which the weight leaves w_low", PAPER, low=0, high=1)
     f_high: float = setting(1.0, "flag at which the weight reaches w_high", PAPER, low=0, high=1)
-    smw: bool = setting(True, "dynamic weighting; off: the mean weight for all (ablation)", PAPER)
-    diversity: bool = setting(True, "use the diversity reward (Eq. 8); off: ablation", PAPER)
+    smw: bool = setting(True, "dynamic weighting; off: the mean weight for all (ablation)", SMW)
+    diversity: bool = setting(True, "use the diversity reward (Eq. 8); off: ablation", EQ_12)
     diversity_form: Literal["q", "log-q"] = setting("q", "r_div is q or log q", "paper, Eq. 8")
-    exploration: bool = setting(True, "use the exploration reward (Eq. 10); off: ablation", PAPER)
+    exploration: bool = setting(True, "use the exploration reward (Eq. 10); off: ablation", EQ_12)
     knn: Literal["embedding", "trajectory", "observation", "frozen-random"] = setting(
         "embedding", "h of Eq. 10: embedding of s', f1(tau), s' or an untrained net", "CIC's code"
     )
     knn_form: Literal["log", "log1p"] = setting("log1p", "mean of logs, or CIC's form", "CIC")
     knn_scale: Literal["variance", "mean", "std"] = setting("variance", "for log1p", "CIC's code")
-    balance: Literal["paper", "auto"] = setting("paper", "by Eq. 11, or by balance.py", PAPER)
+    knn_floor: float = setting(FLOOR, "for log: added to distances", "ours: log 0", above=0)
+    balance: Literal["paper", "auto"] = setting("paper", "by Eq. 11, or by balance.py", SMW)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,8 +85,16 @@ class ComSDConfig(ContrastiveConfig):
     }
 
     literal: ClassVar[dict[str, dict[str, Setting]]] = {
-        "maze": EQ_10 | sourced("paper, Eq. 6 and Sec. V-K", query="learned", alpha=1.0),
-        "robots": EQ_10 | sourced("paper, Algorithm 1", tau="adjacent", reward_after=True),
+        "maze": EQ_10
+        | ALGORITHM_1
+        | sourced("paper, Eq. 6", query="learned")
+        | sourced("paper, Sec. V-K: the weights are .5 to 1", alpha=1.0),
+        "robots": EQ_10 | ALGORITHM_1,
+        # The table has one alpha per robot, whatever the robot observes.
+        "walker": sourced(PAPER, alpha=0.25),
+        "quadruped": sourced(PAPER, alpha=1e-3),
+        "hopper": sourced(PAPER, alpha=1.25),
+        "cheetah": sourced(PAPER, alpha=1.0),
     }
 
 
@@ -103,7 +115,7 @@ class ComSD(Method):
             self.reads = tuple({*self.encoder.reads, "next_obs"})
         self.balance = FlagBalance() if c.balance == "auto" else None
         if c.exploration:
-            self.entropy = ParticleEntropy(c.k, c.knn_form, c.knn_scale)
+            self.entropy = ParticleEntropy(c.k, c.knn_form, c.knn_scale, floor=c.knn_floor)
         if c.exploration and c.knn == "frozen-random":
             frozen = MLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)
             self.f_frozen = frozen.requires_grad_(False)

@@ -14,6 +14,7 @@ from comsd.nn import RunningMoments
 FEW_DIMS = 16  # in more dimensions a k-d tree degenerates to a slow linear scan
 TREE_ROWS = 2000  # with fewer rows the table of all distances is faster
 BITS = {4: np.int32, 8: np.int64}  # integer type by size of a float
+FLOOR = 1e-3  # of distances under a logarithm
 
 
 @torch.no_grad()
@@ -81,17 +82,16 @@ class ParticleEntropy(nn.Module):
              running variance (CIC's code), mean (APS's) or std of all such distances.
     """
 
-    FLOOR = 1e-3
-
     def __init__(
         self,
         k: int,
         form: Literal["log", "log1p"],
         scale: Literal["variance", "mean", "std"] = "variance",
         clip: float = 5e-4,
+        floor: float = FLOOR,
     ) -> None:
         super().__init__()
-        self.k, self.form, self.scale, self.clip = k, form, scale, clip
+        self.k, self.form, self.scale, self.clip, self.floor = k, form, scale, clip, floor
         self.moments = RunningMoments()
 
     @torch.no_grad()
@@ -108,7 +108,7 @@ class ParticleEntropy(nn.Module):
                 distances = knn_distances(source, source, self.k + 1)[:, 1:]
             else:
                 distances = knn_distances(source, target, self.k)
-            return (distances + self.FLOOR).log().mean(-1)
+            return (distances + self.floor).log().mean(-1)
         if group is None:
             target = source if target is None else target
             distances = knn_distances(source, target, self.k, ordered=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from comsd.errors import RunError
@@ -21,7 +22,7 @@ def checked_loss(method: str, returned: Any) -> tuple[Tensor, Metrics]:
     loss, metrics = pair(what, returned)
     if loss.dim():
         raise RunError(f"the {what} has shape {tuple(loss.shape)}, not ()")
-    if not loss.requires_grad:
+    if torch.is_grad_enabled() and not loss.requires_grad:
         raise RunError(f"the {what} has no gradient: nothing it trains is in it")
     return loss, metrics
 

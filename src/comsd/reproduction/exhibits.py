@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from comsd.config import choose
-from comsd.registry import ENVS
+from comsd.adaptation import CONTROLLERS
+from comsd.config import SCALES, choose
+from comsd.registry import ENVS, METHODS
 
 Shown = Literal["finetune", "combine", "analyse", "maze"]
+SEEDS = 3
+PAPER_CONTROLLER = next(iter(CONTROLLERS))  # continuous; the others are ours
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,11 @@ class Arm:
     method: str
     options: tuple[str, ...] = ()  # of `comsd pretrain`
     adapt_options: tuple[str, ...] = ()  # of what is done with its skills
+
+
+def controlled(arm: str, controller: str) -> str:
+    """The name of an arm whose skills a controller combines."""
+    return arm if controller == PAPER_CONTROLLER else f"{arm}-{controller}"
 
 
 def methods(*names: str) -> tuple[Arm, ...]:
@@ -64,20 +72,31 @@ class Exhibit:
     title: str
     shows: tuple[Shown, ...] = ("finetune",)
     domains: tuple[str, ...] = ("walker",)
+    also: tuple[str, ...] = ()  # robots that the paper does not show: only where asked for
     arms: tuple[Arm, ...] = COMPARED
     tasks: tuple[str, ...] = ()  # only these; all of the domain if empty
+    ours: str = ""  # what the paper only draws, so that we chose it
     reference: Arm | None = None  # the agent alone, from scratch, beside it
     skills: tuple[int, ...] = ()  # numbers of skills, where they are compared
-    seeds: int = 3  # the paper's; ours where it does not say
+    paper_seeds: int | None = None  # for ComSD; where the paper does not say, ours are SEEDS
 
     @property
     def pixels(self) -> bool:
         return all("--pixels" in arm.options for arm in self.arms)
 
-    def arm(self, name: str) -> Arm:
-        """One of its arms, or another method in its setting."""
-        usual = pixels(name) if self.pixels else AUTO if name == AUTO.name else Arm(name, name)
-        return next((arm for arm in self.arms if arm.name in (name, usual.name)), usual)
+    def seeds(self, preset: str) -> int:
+        """How many unless told: the paper's at its scale."""
+        at_scale = SCALES[preset] == "paper"
+        return self.paper_seeds if self.paper_seeds and at_scale else SEEDS
+
+    @property
+    def known(self) -> dict[str, Arm]:
+        """All arms that can be asked for: its own, and every other method in its setting."""
+        others = {name: pixels(name) if self.pixels else Arm(name, name) for name in METHODS}
+        if not self.pixels:
+            others[AUTO.name] = AUTO
+        own = {arm.name: arm for arm in self.arms}
+        return {name: own.get(arm.name, arm) for name, arm in others.items()} | own
 
     def tasks_of(self, domain: str) -> list[str]:
         return [task for task in ENVS[domain].tasks if not self.tasks or task in self.tasks]
@@ -89,14 +108,14 @@ EXHIBITS: dict[str, Exhibit] = {
         "Skill fine-tuning: return after 100k steps",
         domains=ROBOTS,
         reference=DDPG,
-        seeds=10,
+        paper_seeds=10,
     ),
     "combination": Exhibit(
         "Fig. 4",
         "Skill combination: return of a controller of frozen skills",
         ("combine",),
         ROBOTS,
-        seeds=6,
+        paper_seeds=6,
     ),
     "ablation": Exhibit(
         "Fig. 5",
@@ -104,6 +123,7 @@ EXHIBITS: dict[str, Exhibit] = {
         ("combine", "finetune"),
         arms=(COMSD, WITHOUT_SMW, EXPLORATION_ONLY, *methods("aps")),
         tasks=("walker_stand", "walker_run"),
+        ours="robot and tasks are ours: the paper only draws them",
     ),
     "sensitivity": Exhibit(
         "Fig. 6",
@@ -111,22 +131,30 @@ EXHIBITS: dict[str, Exhibit] = {
         ("combine", "finetune"),
         arms=(alpha(0), COMSD, alpha(0.5), *NARROWED),
         tasks=("walker_stand", "walker_run"),
+        ours="tasks and alpha = 0.5 are ours: the paper only draws them",
     ),
     "behaviour": Exhibit(
-        "Fig. 7", "State exploration and skill diversity of eleven skills", ("analyse",)
+        "Fig. 7",
+        "State exploration and skill diversity of eleven skills",
+        ("analyse",),
+        also=ROBOTS[1:],
+        ours="which eleven skills and how many neighbours and starts is ours: the paper says "
+        "'grid sweep'",
     ),
     "conflict": Exhibit(
         "Fig. 8",
         "Exploration against diversity for fixed alpha, and what SMW changes",
         ("analyse",),
+        also=ROBOTS[1:],
         arms=(*FIXED, COMSD),
+        ours="the fixed alphas are ours: the paper only draws them",
     ),
     "distance": Exhibit(
         "Table II",
         "Fine-tuning beside distance-maximising methods",
         domains=("walker", "quadruped"),
         arms=methods("lsd", "csd", "metra", "comsd"),
-        seeds=10,
+        paper_seeds=10,
     ),
     "maze": Exhibit(
         "Fig. 11",

@@ -3,6 +3,7 @@
 report.html      everything, in one file
 <exhibit>.csv    one line per task (or figure) and arm
 <exhibit>.md     the same as a table
+<exhibit>-runs.csv, .md   what skills do: every run with the interval of its measurement
 <exhibit>.png    its figure
 Presets are never mixed: each has a section of its own.
 """
@@ -22,6 +23,7 @@ from urllib.parse import quote
 from comsd.config import SCALES
 from comsd.errors import InputError, printable
 from comsd.files import Folder, output_folder
+from comsd.reproduction.behaviour import Measurement
 from comsd.reproduction.collect import FinishedRun, commit_of, find_runs, requested_exhibits
 from comsd.reproduction.exhibits import EXHIBITS, Shown
 from comsd.reproduction.sections import Section, make_sections
@@ -29,10 +31,15 @@ from comsd.reproduction.statistics import Cell
 from comsd.runs.run import EXPLORER
 
 PRESETS = tuple(SCALES)
+WRITTEN = (".csv", ".md", ".png", "-runs.csv", "-runs.md")
 DPI = 110
 STATISTICS = (
     "mean ± standard deviation [95 % percentile bootstrap interval of the mean] over seeds; "
     "with three seeds that interval is their range and covers the mean about 3 times in 4"
+)
+INTERVALS = (
+    "Run by run, with 95 % intervals over skills and starts: how well each was measured, not how "
+    "much another seed would differ"
 )
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem;
@@ -58,7 +65,7 @@ def write_report(directory: Path | str, out: Path | str | None = None) -> Path:
     exhibits = [
         f"{p}-{e}{shown}" for p in PRESETS for e in EXHIBITS for shown in suffixes(e).values()
     ]
-    for old in {f"{name}.{kind}" for name in exhibits for kind in ("csv", "md", "png")}:
+    for old in {f"{name}{kind}" for name in exhibits for kind in WRITTEN}:
         folder.remove(old)
     page = [f"<title>comsd report</title><style>{STYLE}</style><h1>comsd report</h1>"]
     for preset, (runs, excluded) in presets.items():
@@ -71,6 +78,9 @@ def write_report(directory: Path | str, out: Path | str | None = None) -> Path:
             folder.replace(f"{name}.csv", csv_table(section).encode())
             folder.replace(f"{name}.md", markdown_table(section).encode())
             folder.replace(f"{name}.png", png.getvalue())
+            if section.measured:
+                folder.replace(f"{name}-runs.csv", measured_csv(section).encode())
+                folder.replace(f"{name}-runs.md", measured_markdown(section).encode())
             page.append(section_html(section, png.getvalue()))
     text = "<!doctype html><html lang=en><meta charset=utf-8>" + "\n".join(page) + "</html>\n"
     folder.replace("report.html", text.encode())
@@ -129,6 +139,36 @@ def markdown_table(section: Section) -> str:
     return "\n".join(lines) + "\n"
 
 
+def measured_csv(section: Section) -> str:
+    file = io.StringIO()
+    csv.writer(file).writerows([Measurement._fields, *section.measured])
+    return file.getvalue()
+
+
+def measured_table(section: Section) -> tuple[list[str], list[list[str]]]:
+    """A line per run, a column per figure."""
+    figures = list(dict.fromkeys(m.figure for m in section.measured))
+    rows: list[list[str]] = []
+    for (env, arm, seed), group in groupby(section.measured, lambda m: (m.env, m.arm, m.seed)):
+        texts = {m.figure: m.text for m in group}
+        rows.append([f"{env}, {arm}, seed {seed}", *(texts.get(f, "") for f in figures)])
+    return ["run", *figures], rows
+
+
+def measured_markdown(section: Section) -> str:
+    head, rows = measured_table(section)
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def measured_html(section: Section) -> str:
+    head, rows = measured_table(section)
+    parts = ["<table><tr>", *(f"<th>{html.escape(text)}" for text in head)]
+    for row in rows:
+        parts += ["<tr>", *(f"<td>{html.escape(text)}" for text in row)]
+    return "".join(parts) + f"</table>\n<p>{INTERVALS}."
+
+
 def section_html(section: Section, png: bytes) -> str:
     arms, table = wide_table(section)
     exhibit, escape = EXHIBITS[section.exhibit], html.escape
@@ -139,6 +179,8 @@ def section_html(section: Section, png: bytes) -> str:
         parts.append(f"<tr><td>{escape(row)}")
         parts += [f"<td>{escape(ours)}<small>{escape(paper)}</small>" for ours, paper in cells]
     parts.append(f"</table>\n<p>{escape('; '.join([STATISTICS, *section.notes]))}.")
+    if section.measured:
+        parts.append(measured_html(section))
     data = base64.b64encode(png).decode()
     parts.append(f'<p><img alt="{title}" src="data:image/png;base64,{data}">')
     return "\n".join(parts)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
+from comsd.adaptation import CONTROLLERS
 from comsd.config import choose
 from comsd.errors import InputError
 from comsd.files import Folder
@@ -14,9 +15,8 @@ from comsd.jobs.cost import relative_seconds
 from comsd.jobs.executor import Executor
 from comsd.jobs.job import Job
 from comsd.jobs.scheduler import Report, Watch, driver_lock, execute, raise_failures
-from comsd.registry import METHODS
 from comsd.reproduction.collect import requested_exhibits
-from comsd.reproduction.exhibits import EXHIBITS, Arm, Exhibit, find_exhibit
+from comsd.reproduction.exhibits import EXHIBITS, Arm, Exhibit, controlled, find_exhibit
 
 ALL = "all"  # every exhibit
 
@@ -36,10 +36,12 @@ def make_plan(
     domains: Sequence[str] = (),
     methods: Sequence[str] = (),
     tasks: Sequence[str] = (),
+    controllers: Sequence[str] = (),
 ) -> Plan:
     """name: of the exhibit, of which only some domains, methods and tasks may be wanted, or `all`.
 
-    seeds: without a number, as many as the paper has for each exhibit.
+    seeds: without a number, the paper's for each exhibit at its scale, 3 at others.
+    controllers: of skill combination; all of them if none is named.
     """
     if seeds is not None and seeds < 1:
         raise InputError(f"seeds is {seeds}; it must be at least 1")
@@ -47,10 +49,12 @@ def make_plan(
     jobs: dict[str, Job] = {}
     for each in names:
         exhibit = find_exhibit(each)
-        own = (domains, methods, tasks)
+        own = (domains, methods, tasks, controllers)
         if name == ALL and any(own):
-            raise InputError("domains, methods and tasks are chosen for one exhibit, not for all")
-        for job in exhibit_jobs(exhibit, preset, seeds or exhibit.seeds, *own):
+            raise InputError(
+                "domains, methods, tasks and controllers are chosen for one exhibit, not for all"
+            )
+        for job in exhibit_jobs(exhibit, preset, seeds or exhibit.seeds(preset), *own):
             jobs[job.place] = job
     return Plan(names, preset, tuple(jobs.values()))
 
@@ -62,25 +66,34 @@ def exhibit_jobs(
     domains: Sequence[str],
     methods: Sequence[str],
     tasks: Sequence[str],
+    controllers: Sequence[str],
 ) -> Iterator[Job]:
     for domain in domains:
-        choose("domains", domain, dict.fromkeys(exhibit.domains))
+        choose("domains", domain, dict.fromkeys(exhibit.domains + exhibit.also))
     domains = domains or exhibit.domains
-    for method in methods:
-        choose("methods", method, {**{arm.name: arm for arm in exhibit.arms}, **METHODS})
-    arms = [exhibit.arm(method) for method in methods] or exhibit.arms
+    arms = [choose("methods", method, exhibit.known) for method in methods] or exhibit.arms
+    if controllers and "combine" not in exhibit.shows:
+        raise InputError("controllers are chosen where skills are combined; this exhibit does not")
+    for controller in controllers:
+        choose("controllers", controller, CONTROLLERS)
+    controllers = controllers or list(CONTROLLERS)
     all_tasks = [task for domain in domains for task in exhibit.tasks_of(domain)]
     for task in tasks:
         choose("tasks", task, dict.fromkeys(all_tasks))
     for domain, seed in product(domains, range(1, seeds + 1)):
         chosen = [task for task in exhibit.tasks_of(domain) if task in tasks or not tasks]
-        yield from make_jobs(exhibit, preset, domain, arms, chosen, seed)
+        yield from make_jobs(exhibit, preset, domain, arms, chosen, controllers, seed)
 
 
 def make_jobs(
-    exhibit: Exhibit, preset: str, domain: str, arms: Sequence[Arm], tasks: list[str], seed: int
+    exhibit: Exhibit,
+    preset: str,
+    domain: str,
+    arms: Sequence[Arm],
+    tasks: list[str],
+    controllers: Sequence[str],
+    seed: int,
 ) -> Iterator[Job]:
-    stages = [stage for stage in exhibit.shows if stage in ("finetune", "combine")]
     for count, arm in product(exhibit.skills or (0,), arms):
         source = f"pretrain/{domain}-{count}" if count else f"pretrain/{domain}"
         source += f"/{arm.name}-{seed}"
@@ -90,9 +103,17 @@ def make_jobs(
         yield Job(source, "pretrain", domain, *who, options=options, pixels=seen)
         if "analyse" in exhibit.shows:
             yield Job(f"{source}/analysis", "analyse", domain, *who, source, pixels=seen)
-        for stage, task in product(stages, tasks):
-            place = f"{stage}/{task}/{arm.name}-{seed}"
-            yield Job(place, stage, task, *who, source, adapted, pixels=seen)
+        if "finetune" in exhibit.shows:
+            for task in tasks:
+                place = f"finetune/{task}/{arm.name}-{seed}"
+                yield Job(place, "finetune", task, *who, source, adapted, pixels=seen)
+        if "combine" in exhibit.shows:
+            for controller, task in product(controllers, tasks):
+                name = controlled(arm.name, controller)
+                how = (*adapted, "--controller", controller)
+                whose = (name, arm.method, seed, preset)
+                place = f"combine/{task}/{name}-{seed}"
+                yield Job(place, "combine", task, *whose, source, how, pixels=seen)
     if alone := exhibit.reference:
         who = (alone.name, alone.method, seed, preset)
         for task in tasks:

@@ -12,6 +12,11 @@ ENOUGH = 3  # seeds for an interval
 Paper = tuple[float | None, float | None]  # mean and standard deviation
 
 
+def number(value: float | None) -> str:
+    """Three digits, as a table shows them."""
+    return "" if value is None else f"{value:.3g}"
+
+
 class Cell(NamedTuple):
     """One arm in one row of a table, over its seeds, beside the paper's numbers."""
 

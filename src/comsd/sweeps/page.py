@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from comsd.files import Folder, output_folder
+from comsd.reproduction.figures import panels
 from comsd.reproduction.page import DPI, STATISTICS, STYLE
-from comsd.reproduction.sections import panels
 from comsd.sweeps.ranking import Ranked, best_commands, rank_trials
 from comsd.sweeps.settings import Range
 from comsd.sweeps.sweep import Sweep, rank_metrics, read_sweep

@@ -1,0 +1,137 @@
+"""What skills do, in the exhibits: which figures are shown, every run as it was measured, a figure.
+
+All figures are those of `comsd analyse`, from several starts per skill.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from comsd.evaluation.sweeps import FLAGS
+from comsd.reproduction.collect import FinishedRun
+from comsd.reproduction.figures import panels
+from comsd.reproduction.statistics import Cell, number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BASELINES = {"untrained": "untrained policy", "random": "random actions"}
+PAPERS = {
+    "akd_max_constant": "AKD maximum",
+    "akd_range_constant": "AKD range",
+    "akd_variance_constant": "AKD variance",
+    "ms_coverage3_constant": "MS-coverage",
+}
+OTHER_SWEEPS = {
+    "akd_max_flag": "AKD maximum, flag sweep",
+    "akd_range_flag": "AKD range, flag sweep",
+    "akd_range_random": "AKD range, random skills",
+    "ms_coverage3_random": "MS-coverage, random skills",
+}
+SPREAD = {"akd_sd_random": "AKD of a skill, SD over starts"}
+ALONG_THE_FLAG = {f"activity_{flag:g}": f"A({flag:g})" for flag in FLAGS}
+MEASURED = {  # with intervals of their own
+    **ALONG_THE_FLAG,
+    "activity_rho": "rho (flag, AKD)",
+    "identification": "identification",
+    "held_out_auc": "fresh AUC",
+    "held_out_nats": "fresh nats",
+}
+UNLEARNED = {f"identification_{b}": f"identification, {name}" for b, name in BASELINES.items()}
+ROWS = PAPERS | OTHER_SWEEPS | SPREAD | MEASURED | UNLEARNED
+DRAWN = [*PAPERS, "activity_rho", "akd_range_flag", "akd_range_random", "ms_coverage3_random"]
+DRAWN += ["identification"]
+MARKS = dict(zip(UNLEARNED.values(), "^x", strict=True))
+
+
+class Measurement(NamedTuple):
+    """A figure of one run, with the interval of its measurement: over skills and starts."""
+
+    env: str
+    arm: str
+    seed: int
+    figure: str
+    value: float
+    low: float | None  # 95 %
+    high: float | None
+    starts: int  # per skill
+    steps: int  # of a roll-out
+
+    @property
+    def text(self) -> str:
+        spread = "" if self.low is None else f" [{number(self.low)}, {number(self.high)}]"
+        return number(self.value) + spread
+
+
+def figures(analysis: dict[str, Any]) -> dict[str, float]:
+    """All figures of an analysis, those of the baselines among them."""
+    found = dict(analysis["metrics"])
+    for baseline in BASELINES:
+        if "identification" in analysis.get(baseline, {}):
+            found[f"identification_{baseline}"] = float(analysis[baseline]["identification"])
+    return found
+
+
+def measurements(runs: list[FinishedRun]) -> list[Measurement]:
+    """Run by run: seeds are the unit of replication, this is how well each was measured."""
+    table: list[Measurement] = []
+    for r in runs:
+        if r.analysis is None:
+            continue
+        values, intervals = figures(r.analysis), r.analysis["intervals"]
+        for metric, label in (MEASURED | UNLEARNED).items():
+            if metric in values:
+                low, high = intervals.get(metric, (None, None))
+                made = r.analysis["starts"], r.analysis["steps"]
+                who = r.env, r.arm, r.seed
+                table.append(Measurement(*who, label, values[metric], low, high, *made))
+    return table
+
+
+def notes(table: list[Measurement]) -> list[str]:
+    made = sorted({(m.starts, m.steps) for m in table})
+    each = ", ".join(f"{starts} starts of {steps} steps" for starts, steps in made)
+    return [f"per skill {each}", "A(f): mean AKD of random skills with flag f"] if each else []
+
+
+def draw(envs: list[str], arms: list[str], cells: list[Cell]) -> Figure:
+    """Per robot: activity along the flag, then bars; a black line is the paper's number, a triangle
+    the untrained policy, a cross random actions.
+    """
+    found = {(cell.row, cell.arm): cell for cell in cells}
+    shown = [env for env in envs if any(cell.row.startswith(f"{env}: ") for cell in cells)]
+    figure, grid = panels(len(shown) * (len(DRAWN) + 1), (len(DRAWN) + 1) // 2, 3.3, 2.8)
+    for axes, (env, metric) in zip(grid, product(shown, ["", *DRAWN]), strict=True):
+        if not metric:
+            draw_flags(axes, env, arms, found)
+            continue
+        for i, arm in enumerate(arms):
+            if cell := found.get((f"{env}: {ROWS[metric]}", arm)):
+                axes.bar(i, cell.mean, yerr=cell.sd, color=f"C{i}", capsize=3)
+                if cell.paper_mean is not None:
+                    axes.plot(i, cell.paper_mean, "k_", markersize=14)
+            for row, mark in MARKS.items() if metric == "identification" else ():
+                if cell := found.get((f"{env}: {row}", arm)):
+                    axes.plot(i, cell.mean, f"k{mark}", markersize=5)
+        axes.set_xticks(range(len(arms)), arms, rotation=45, ha="right", fontsize=8)
+        axes.set_title(f"{env}: {ROWS[metric]}", fontsize=10)
+    return figure
+
+
+def draw_flags(axes: Axes, env: str, arms: list[str], found: dict[tuple[str, str], Cell]) -> None:
+    """A(f), mean and standard deviation over seeds."""
+    for i, arm in enumerate(arms):
+        rows = {f: found.get((f"{env}: A({f:g})", arm)) for f in FLAGS}
+        line = [(f, cell.mean, cell.sd or 0.0) for f, cell in rows.items() if cell]
+        if line:
+            x, mean, sd = np.array(line).T
+            axes.errorbar(x, mean, sd, color=f"C{i}", capsize=2, marker="o", ms=3, label=arm)
+    axes.set_title(f"{env}: A(f)", fontsize=10)
+    axes.set(xlabel="flag", ylabel="mean AKD")
+    axes.set_ylim(bottom=0)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=7)

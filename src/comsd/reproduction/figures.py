@@ -1,0 +1,62 @@
+"""Figures of exhibits: learning curves of tasks, skills in mazes."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from comsd.evaluation import make_evaluator
+from comsd.reproduction.collect import FinishedRun
+from comsd.reproduction.exhibits import REFERENCES
+from comsd.reproduction.statistics import ENOUGH, interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def panels(count: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    from matplotlib.figure import Figure  # slow to import, and a plan draws nothing
+
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    return figure, [figure.add_subplot(rows, columns, i + 1) for i in range(count)]
+
+
+def learning_curves(tasks: list[str], arms: list[str], runs: list[FinishedRun]) -> Figure:
+    """Mean return over seeds at the steps that all seeds share, with its interval."""
+    figure, grid = panels(len(tasks), 4, 3.6, 2.9)
+    for axes, task in zip(grid, tasks, strict=True):
+        for i, arm in enumerate(arms):
+            rows = [r.rows for r in runs if (r.env, r.arm) == (task, arm)]
+            curves = [{int(row["step"]): float(row["return"]) for row in run} for run in rows]
+            if not curves:
+                continue
+            shared = sorted(set.intersection(*map(set, curves)))
+            values = np.array([[curve[step] for step in shared] for curve in curves])
+            colour = "black" if arm in REFERENCES else f"C{i}"
+            axes.plot(shared, values.mean(0), color=colour, label=f"{arm} (n={len(curves)})")
+            if len(curves) >= ENOUGH:
+                axes.fill_between(shared, *interval(values), color=colour, alpha=0.15, linewidth=0)
+        axes.set_title(task, fontsize=10)
+        axes.set_ylim(bottom=0)
+        axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
+        axes.set_xlabel("environment steps")
+    grid[0].set_ylabel("return")
+    grid[0].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def skill_paths(labels: list[str], arms: list[str], runs: list[FinishedRun]) -> Figure:
+    """The skills of the first seed of every arm."""
+    figure, grid = panels(len(arms) * len(labels), len(arms), 2.6, 2.8)
+    for axes, (label, arm) in zip(grid, product(labels, arms), strict=True):
+        axes.axis("off")
+        first = next((r.run for r in runs if (r.env, r.arm) == (label, arm)), None)
+        if first:
+            make_evaluator(first).draw(axes, first.policy)
+            axes.set_title(f"{arm}, {label.rpartition('-')[2]} skills", fontsize=10)
+    return figure
