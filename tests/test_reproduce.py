@@ -103,7 +103,7 @@ def test_variants_are_told_apart() -> None:
             "--preset is 'big'; allowed: paper, lite, smoke, literal",
         ),
         ("reproduce finetuning --jobs -1", "jobs is -1"),
-        ("report nowhere", "directory nowhere holds no runs"),
+        ("report nowhere", "directory nowhere is no run and holds none"),
         ("report", "DIR is missing"),
     ],
 )

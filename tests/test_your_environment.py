@@ -56,7 +56,9 @@ def test_a_maze_in_a_file(
     REGISTERED.clear()
     code, _, said = call(f"evaluate {run}", capsys)  # its code is not run because the run says so
     assert (code, "give its file with --env-file" in said) == (2, True)
-    assert call(f"evaluate {run} {FILE}", capsys)[0] == 0
+    code, out, _ = call(f"evaluate {run} {FILE}", capsys)
+    assert code == 0
+    assert f"config {method} --env PointMaze {FILE}" in out  # what can be called next
 
 
 def test_a_stopped_run_on_it_equals_one_that_was_not(tmp_path: Path) -> None:
@@ -85,6 +87,31 @@ def test_skills_are_used_for_its_reward_and_for_one_of_a_file(
         comsd.finetune(run, reward="pair", run=tmp_path / "pair", steps=300)
     with pytest.raises(InputError, match="it must be a function of"):
         comsd.register_reward("none", lambda: 0)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_page_about_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    few = "--preset smoke --steps 600 --log-every 200 --evaluate-every 200"
+    assert call(f"pretrain comsd {FILE} --agent ddpg {few} --run {run}", capsys)[0] == 0
+    code, out, _ = call(f"report {run} {FILE}", capsys)
+    assert (code, out.strip()) == (0, f"report: {run / 'report' / 'report.html'}")
+    page = (run / "report" / "report.html").read_text()
+    assert "skills of comsd on PointMaze, seed 0" in page
+    assert "The last evaluation during training, at step 600." in page
+    assert "largest of the skills&#x27; AKDs; constant sweep" in page
+    assert page.count("data:image/png") == 1  # the curves
+    assert "comsd analyse" in page
+    short = "--starts 2 --skills 3 --steps 10"
+    assert call(f"analyse {run} {FILE} {short}", capsys)[0] == 0
+    (run / "explore.html").touch()
+    page = comsd.report(run).read_text()
+    assert "By <code>comsd analyse</code>, at step 600." in page
+    assert page.count("data:image/png") == 3
+    assert 'href="../explore.html"' in page
+    assert call(f"finetune {run} {FILE} --steps 300 --run {tmp_path / 'own'}", capsys)[0] == 0
+    elsewhere = comsd.report(tmp_path / "own", out=tmp_path / "page")
+    assert elsewhere == tmp_path / "page" / "report.html"
+    assert "fine-tuning of" in elsewhere.read_text()
 
 
 BREAKS = """
@@ -172,5 +199,10 @@ def test_every_command_on_a_task_of_dm_control(
     for stage in ("finetune", "combine"):
         assert call(f"{stage} {run} {left} --run {tmp_path / stage}", capsys)[0] == 0
         assert Run(tmp_path / stage).finished
-    code, out, _ = call(f"resume {run} --steps 300", capsys)
+    code, out, said = call(f"resume {run} --steps 300", capsys)
     assert (code, Run(run).reached) == (0, 300)
+    assert "fresh episodes from step 200 on, not exact to the bit" in said
+    assert call(f"evaluate {tmp_path / 'finetune'}", capsys)[0] == 0
+    for place in (run, tmp_path / "finetune"):
+        assert call(f"report {place}", capsys)[0] == 0
+        assert "dmc:point_mass-easy" in (place / "report" / "report.html").read_text()
