@@ -43,8 +43,12 @@ class Rail(gymnasium.Env):
         self.x += 0.3 * (action[0] - 1)
         if self.broken == "raise" and self.x > 0.5:
             raise ZeroDivisionError("a wheel came off")
+        if self.broken == "exit":
+            raise SystemExit("no more")
         if self.broken == "nan":
             self.x = np.nan
+        if self.broken == "four":
+            return self.observe(), 7.0, False, {}  # type: ignore[return-value]
         return self.observe(), 7.0, abs(self.x) > 1, False, {"x_position": self.x, "y_position": 0}
 
 
@@ -162,6 +166,8 @@ def test_images_stay_images_and_texts_are_refused() -> None:
     [
         ("nan", "env 'rail' failed at step 1 of an episode .*: its observation holds NaN"),
         ("raise", "env 'rail' failed at step 2 .*: ZeroDivisionError: a wheel came off"),
+        ("exit", "env 'rail' failed at step 1 .*: SystemExit: no more"),
+        ("four", r"ValueError: its step returns 4 values, not \(obs, reward, terminated, trunc"),
     ],
 )
 def test_what_fails_on_the_way_is_one_sentence(broken: str, message: str) -> None:
@@ -173,15 +179,21 @@ def test_what_fails_on_the_way_is_one_sentence(broken: str, message: str) -> Non
         rails(broken="half")
 
 
-def test_an_observation_of_another_shape_is_not_broadcast() -> None:
+def test_what_is_no_environment_of_this_api_is_named() -> None:
     class Wrong(gymnasium.Env):
-        observation_space = spaces.Box(-1, 1, (3,))
         action_space = spaces.Box(-1, 1, (1,))
+        first: Any = np.zeros(1), {}
 
         def reset(self, **_: Any) -> Any:
-            return np.zeros(1), {}
+            return self.first
 
-    with pytest.raises(InputError, match=r"shape \(1,\), its space has \(3,\)"):
+    with pytest.raises(InputError, match="'wrong' has no observation_space; it must be a space"):
+        GymEnv(Wrong, [0], 5, "'wrong'")
+    Wrong.observation_space = spaces.Box(-1, 1, (3,))
+    with pytest.raises(InputError, match=r"shape \(1,\), its space has \(3,\)"):  # not broadcast
+        GymEnv(Wrong, [0], 5, "'wrong'")
+    Wrong.first = np.zeros(3)
+    with pytest.raises(InputError, match=r"its reset returns ndarray, not \(obs, info\)"):
         GymEnv(Wrong, [0], 5, "'wrong'")
 
 

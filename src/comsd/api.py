@@ -14,7 +14,7 @@ from comsd.adaptation import FinetuneSettings
 from comsd.analysis import Analysis, analyse_skills
 from comsd.arguments import as_flag, as_path, check_report
 from comsd.config import Config, check_value
-from comsd.errors import InputError, Interrupted, readable_failures
+from comsd.errors import InputError, Interrupted, RunError, TrainingError, readable_failures
 from comsd.evaluation import Options, make_evaluator, make_skill_evaluator
 from comsd.evaluation.base import Evaluator, untrained_policy
 from comsd.explorer import write_page
@@ -187,7 +187,10 @@ def _train(run: Run, trainer: Trainer, report: Report) -> None:
         evaluate = evaluator.evaluate_during_training
         with Logger(run.metrics, run.evaluations, progress, board) as logger:
             loop = TrainingLoop(trainer, settings, logger, evaluate, run.save, stop, state)
-            loop.run(evaluate_first=evaluator.at_start)
+            try:
+                loop.run(evaluate_first=evaluator.at_start)
+            except RunError as error:
+                raise TrainingError(str(error)) from error
         if stop.signal is not None and loop.unfinished:
             at = f"at step {trainer.steps:,}" + (" and saved" if trainer.steps else "")
             raise given_up(stop.signal) if loop.abandoned else stopped(at, stop.signal)

@@ -24,6 +24,9 @@ from comsd.types import Array, Mask, ObsSpec
 
 STATISTICS_STEPS = 1000  # random steps from which observation statistics are estimated
 CONSTANT = 1e-2  # entries that vary less are only centred
+LONGEST = 300  # characters of what it says
+FOREIGN = (Exception, SystemExit)  # whatever the environment's code raises
+RESET, STEP = ("obs", "info"), ("obs", "reward", "terminated", "truncated", "info")
 
 
 # MuJoCo would print a warning for every copy and write a log file into the working directory; as a
@@ -49,9 +52,10 @@ class GymEnv:
             self.envs = [make() for _ in seeds]
         except InputError:
             raise
-        except Exception as error:  # whatever the environment's code raises
+        except FOREIGN as error:
             raise InputError(f"env {title} cannot be made: {one_line(error)}") from error
         first = self.envs[0]
+        check_environment(first, title)
         shape, dtype, self.flat = observation_form(first.observation_space, title)
         self.obs_spec = obs_spec or plain_spec(shape, dtype)
         self.low, self.high = action_bounds(first.action_space, title)
@@ -81,9 +85,10 @@ class GymEnv:
         for i in np.flatnonzero(where):
             seed = None if self.begun[i] else self.seeds[i]
             try:
-                obs, self.infos[i] = self.envs[i].reset(seed=seed)
+                result = self.envs[i].reset(seed=seed)
+                obs, self.infos[i] = checked_result("reset", RESET, result)
                 self.obs[i] = self.flat(obs)
-            except Exception as error:
+            except FOREIGN as error:
                 self.fail(int(i), one_line(error))
         self.begun |= where
         self.check_finite("observation", self.obs)
@@ -97,9 +102,12 @@ class GymEnv:
         infos: list[dict[str, Any]] = []
         for i, native in enumerate(self.native(action)):
             try:
-                after, reward[i], terminated[i], truncated[i], info = self.envs[i].step(native)
+                result = self.envs[i].step(native)
+                if len(result) != len(STEP):
+                    checked_result("step", STEP, result)
+                after, reward[i], terminated[i], truncated[i], info = result
                 obs[i] = self.flat(after)
-            except Exception as error:
+            except FOREIGN as error:
                 self.fail(i, one_line(error))
             infos.append(info)
         self.check_finite("observation", obs)
@@ -195,9 +203,23 @@ class GymEnv:
         return None
 
 
-def one_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+def one_line(error: BaseException) -> str:
+    said = " ".join(str(error).split())[:LONGEST]
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def checked_result(call: str, wanted: Sequence[str], result: Any) -> Any:
+    """Gym's API before 0.26, or a slip of the user's."""
+    if not isinstance(result, tuple) or len(result) != len(wanted):
+        found = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
+        raise ValueError(f"its {call} returns {found}, not ({', '.join(wanted)})")
+    return result
+
+
+def check_environment(env: Any, title: str) -> None:
+    for name in ("observation_space", "action_space"):
+        if not isinstance(getattr(env, name, None), gymnasium.Space):
+            raise InputError(f"env {title} has no {name}; it must be a space of Gymnasium")
 
 
 # --- spaces ---------------------------------------------------------------------------------------
