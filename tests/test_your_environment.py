@@ -144,6 +144,52 @@ def test_an_environment_that_raises_stops_a_run_that_can_be_resumed(
     assert comsd.resume(tmp_path / "run").finished
 
 
+MANY = """
+import gymnasium, numpy as np
+class Many(gymnasium.vector.VectorEnv):
+    '''Points on a line, all moved by one sum.'''
+    max_episode_steps, family = 20, "maze"
+    single_observation_space = gymnasium.spaces.Box(-9, 9, (1,))
+    single_action_space = gymnasium.spaces.Box(-1, 1, (1,))
+    metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.DISABLED}
+    def __init__(self, num_envs):
+        self.num_envs, self.x = num_envs, np.zeros((num_envs, 1), np.float32)
+        batch = gymnasium.vector.utils.batch_space
+        self.observation_space = batch(self.single_observation_space, num_envs)
+        self.action_space = batch(self.single_action_space, num_envs)
+    def reset(self, *, seed=None, options=None):
+        self.x[(options or {}).get("reset_mask", slice(None))] = 0
+        return self.x.copy(), {}
+    def step(self, actions):
+        self.x = self.x + actions
+        far = np.abs(self.x[:, 0]) > 8
+        return self.x.copy(), -np.abs(self.x[:, 0]), far, np.zeros_like(far), {}
+    def state_dict(self):
+        return {"x": self.x}
+    def load_state_dict(self, state):
+        self.x = state["x"].copy()
+"""
+
+
+def test_a_vector_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "many.py").write_text(MANY)
+    file = f"--env-file {tmp_path / 'many.py'}"
+    few = "--agent ddpg --preset smoke --train.envs 3 --train.random-steps 100"
+    often = "--log-every 300 --evaluate-every 300 --checkpoint-every 300"
+    for run, steps in (("whole", 600), ("parts", 300)):
+        asked = f"pretrain comsd {file} {few} {often} --steps {steps} --run {tmp_path / run}"
+        assert call(asked, capsys)[0] == 0
+    assert call(f"resume {tmp_path / 'parts'} {file} --steps 600", capsys)[0] == 0
+    assert fingerprint(tmp_path / "whole") == fingerprint(tmp_path / "parts")
+    short = "--starts 2 --skills 3 --steps 10"
+    for command in ("evaluate", "analyse"):  # states of one number, and no positions
+        assert call(f"{command} {tmp_path / 'whole'} {file} {short}", capsys)[0] == 0
+    tuned = f"finetune {tmp_path / 'whole'} {file} --steps 300 --run {tmp_path / 'tuned'}"
+    assert call(tuned, capsys)[0] == 0
+    code, _, said = call(f"explore {tmp_path / 'whole'} {file}", capsys)
+    assert (code, "has no model and data of MuJoCo" in said) == (2, True)
+
+
 def test_no_package_is_imported_because_a_run_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

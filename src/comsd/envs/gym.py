@@ -56,20 +56,28 @@ class GymEnv:
             raise InputError(f"env {title} cannot be made: {one_line(error)}") from error
         first = self.envs[0]
         check_environment(first, title)
-        shape, dtype, self.flat = observation_form(first.observation_space, title)
+        self.take_spaces(first.observation_space, first.action_space, obs_spec)
+        self.access, self.plane = state_access(first), find_plane(first.unwrapped)
+        self.begin(seeds)
+
+    def take_spaces(
+        self, observations: gymnasium.Space, actions: gymnasium.Space, obs_spec: ObsSpec | None
+    ) -> None:
+        """Those of one environment."""
+        shape, dtype, self.flat = observation_form(observations, self.title)
         self.obs_spec = obs_spec or plain_spec(shape, dtype)
-        self.low, self.high = action_bounds(first.action_space, title)
+        self.low, self.high = action_bounds(actions, self.title)
         self.scale = (self.high - self.low) / np.float32(2)
-        self.entries = named_entries(first.observation_space)
-        self.action_space, self.action_dim = first.action_space, len(self.low)
+        self.entries = named_entries(observations)
+        self.action_space, self.action_dim = actions, len(self.low)
         self.direct = bool((self.low == -1).all() and (self.high == 1).all())
-        box = isinstance(self.action_space, spaces.Box)
-        self.plain_actions = box and len(self.action_space.shape or ()) == 1
-        self.action_dtype = self.action_space.dtype if box else np.float32
-        self.access = state_access(first)
-        self.plane = find_plane(first.unwrapped)
-        self.seeds, self.resumed = list(seeds), 0
+        box = isinstance(actions, spaces.Box)
+        self.plain_actions = box and len(actions.shape or ()) == 1
+        self.action_dtype = actions.dtype if box else np.float32
         self.obs: NDArray[Any] = np.zeros((self.num_envs, *shape), dtype)
+
+    def begin(self, seeds: Sequence[int]) -> None:
+        self.seeds, self.resumed = list(seeds), 0
         self.infos: list[dict[str, Any]] = [{} for _ in seeds]
         self.clock = np.zeros(self.num_envs, np.int64)
         self.begun = np.zeros(self.num_envs, bool)  # has its first episode, which takes the seed
@@ -157,9 +165,17 @@ class GymEnv:
             f"(environment {i}, seed {self.seeds[i]}): {reason}"
         )
 
+    @property
+    def kind(self) -> type:
+        return type(self.envs[0].unwrapped)
+
+    def close(self) -> None:
+        for env in self.envs:
+            env.close()
+
     def describe(self) -> dict[str, Any]:
         """What a run remembers of it, for people to read."""
-        kind, spec = type(self.envs[0].unwrapped), self.obs_spec
+        kind, spec = self.kind, self.obs_spec
         statistics = f"of {STATISTICS_STEPS} random steps" if spec.mean.shape else "none, images"
         return {
             "class": f"{kind.__module__}:{kind.__qualname__}",
@@ -195,12 +211,16 @@ class GymEnv:
             self.begun[:] = False
             return self.reset()
         self.reset()
+        self.load_exactly(state)
+        return None
+
+    def load_exactly(self, state: dict[str, Any]) -> None:
+        assert self.access is not None
         saved = zip(self.envs, state["rng"], state["simulation"], strict=True)
         for env, rng, simulation in saved:
             self.access.load(env.unwrapped, simulation)
             env.unwrapped.np_random.bit_generator.state = rng
         self.clock, self.obs = state["clock"], state["obs"]
-        return None
 
 
 def one_line(error: BaseException) -> str:
@@ -297,11 +317,8 @@ def plain_spec(shape: tuple[int, ...], dtype: str) -> ObsSpec:
     return ObsSpec(shape, dtype, np.zeros(sizes, np.float32), np.ones(sizes, np.float32))
 
 
-def estimate_observations(
-    make: Callable[[], gymnasium.Env], horizon: int, title: str, steps: int = STATISTICS_STEPS
-) -> ObsSpec:
-    """What observations look like, with the statistics of random steps; always the same ones."""
-    env = GymEnv(make, [0], horizon, title)
+def estimate_observations(env: GymEnv, steps: int = STATISTICS_STEPS) -> ObsSpec:
+    """What observations look like, with the statistics of random steps of a single environment."""
     images = env.obs_spec.dtype == "uint8"
     rng, seen = np.random.default_rng(0), [env.obs[0]]
     for _ in range(0 if images else steps):
@@ -309,8 +326,7 @@ def estimate_observations(
         seen.append(step.obs[0])
         if step.ended[0]:
             seen.append(env.reset()[0])
-    for one in env.envs:
-        one.close()
+    env.close()
     if images:
         return env.obs_spec
     mean, std = np.mean(seen, 0, np.float64), np.std(seen, 0, np.float64)
