@@ -203,7 +203,7 @@ class Explorer {
     const here = this.run.world.kind === "robot" ? `MuJoCo ${version} and the run's policy, in this page` : "the run's policy, in this page";
     find("status").textContent = this.players.some((p) => p.live)
       ? `Live: ${here}. The run was measured with ${recordedWith}. Numbers on the map belong to recorded roll-outs, not to what is live.`
-      : `Recorded: the roll-outs that were measured (${recordedWith}), from the first of ${this.starts} starts. Move a slider or push a robot, and it goes on live from there.`;
+      : `Recorded: the roll-outs that were measured (${recordedWith}), from the first of ${this.starts} starts. ${this.run.space.kind === "one-hot" ? "Choose a live skill" : "Move a slider"} or push ${this.run.world.kind === "robot" ? "a robot" : "the agent"}, and it goes on live from there.`;
     const address = writeAddress({
       skills: this.players.map((p) => (p.exported !== null && !p.live ? p.exported : p.skill)),
       start: Number(find<HTMLSelectElement>("start").value) || 0,
