@@ -30,7 +30,7 @@ from comsd.analysis.poses import (
     moments,
     stadium,
 )
-from comsd.analysis.skills import describe
+from comsd.analysis.skills import describe, draw_paths
 from comsd.cli import main
 from comsd.doctor import Finding
 from comsd.envs import rendering
@@ -38,6 +38,7 @@ from comsd.envs.mujoco import HORIZON, RobotEnv
 from comsd.envs.robots import ROBOTS, load_robot
 from comsd.envs.specs import make_robot
 from comsd.errors import InputError, RunError
+from comsd.evaluation import Options, make_skill_evaluator
 from comsd.evaluation import skills as skill_evaluation
 from comsd.evaluation.metrics import activity, mean_states, ms_coverage
 from comsd.evaluation.rollouts import Rollouts, roll_out
@@ -410,6 +411,12 @@ def test_a_maze_is_analysed_inside_its_walls(tmp_path: Path) -> None:
     assert header == "sweep,skill,akd,akd_sd,travel"
     with pytest.raises(InputError, match="video is for our robots"):
         comsd.analyse(maze, video=True)
+
+
+def test_a_picture_has_one_title(run: Run) -> None:
+    evaluator = make_skill_evaluator(run, Options(2, 2, 5))
+    (axes,) = draw_paths(evaluator, "constant", "the title").axes
+    assert [axes.get_title(where) for where in ("left", "center", "right")] == ["the title", "", ""]
 
 
 # --- video: all but OpenGL itself -----------------------------------------------------------------

@@ -187,6 +187,19 @@ def test_help_is_everywhere(argv: str, capsys: pytest.CaptureFixture[str]) -> No
     assert "comsd" in out
 
 
+@pytest.mark.parametrize("columns", [80, 100, 200])
+def test_help_fits_the_terminal(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    _, out, _ = call("pretrain comsd --env walker --help", capsys)
+    _, _, options = out.partition("\n  --run")
+    assert max(map(len, options.splitlines())) <= min(columns, 100)
+    text = " ".join(options.split())
+    assert "--skills INT number of skills, or of dimensions of the skill (default: 64;" in text
+    assert "--method.smw, --method.no-smw dynamic weighting;" in text
+
+
 @pytest.mark.parametrize("env", ENVS)
 def test_every_environment_trains(
     env: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -9,9 +9,12 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import TimeLimit
 
 from comsd.envs.foreign import find_source, foreign_spec
 from comsd.envs.gym import GymEnv, action_bounds, estimate_observations, observation_form
+from comsd.envs.gym_vector import VectorGymEnv
 from comsd.errors import InputError, RunError
 from comsd.registry import env_spec
 
@@ -43,8 +46,12 @@ class Rail(gymnasium.Env):
         self.x += 0.3 * (action[0] - 1)
         if self.broken == "raise" and self.x > 0.5:
             raise ZeroDivisionError("a wheel came off")
+        if self.broken == "exit":
+            raise SystemExit("no more")
         if self.broken == "nan":
             self.x = np.nan
+        if self.broken == "four":
+            return self.observe(), 7.0, False, {}  # type: ignore[return-value]
         return self.observe(), 7.0, abs(self.x) > 1, False, {"x_position": self.x, "y_position": 0}
 
 
@@ -125,12 +132,54 @@ def test_where_the_state_is_unknown_new_episodes_begin_and_never_the_same_ones()
 
 
 def test_statistics_are_those_of_random_steps_and_always_the_same() -> None:
-    spec = estimate_observations(lambda: Rail(), 6, "'rail'")
-    again = estimate_observations(lambda: Rail(), 6, "'rail'")
+    spec, again = estimate_observations(rails(1)), estimate_observations(rails(1))
     np.testing.assert_array_equal(spec.mean, again.mean)
     place = int(np.argmax(spec.std != 1))
     assert 0.1 < spec.std[place] < 1
     assert sorted(spec.std)[1:] == [1, 1]  # constants are only centred
+
+
+# --- vectors --------------------------------------------------------------------------------------
+
+
+def vector(mode: AutoresetMode, n: int = 3, horizon: int = 6) -> VectorGymEnv:
+    def make(num_envs: int) -> SyncVectorEnv:
+        limited = [lambda: TimeLimit(Rail(), 6)] * num_envs
+        return SyncVectorEnv(limited, autoreset_mode=mode)
+
+    return VectorGymEnv(make, range(n), horizon, "'rails'")
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
+def test_a_vector_is_what_single_environments_are(mode: AutoresetMode) -> None:
+    env, singles, rng = vector(mode), rails(3), np.random.default_rng(0)
+    np.testing.assert_array_equal(env.obs, singles.obs)
+    ends = np.zeros(2, int)
+    for _ in range(30):
+        action = rng.uniform(-1, 1, (3, 2)).astype(np.float32)
+        action[0] = 1  # outwards
+        step, other = env.step(action), singles.step(action)
+        for ours, theirs in zip(step[:4], other[:4], strict=True):
+            np.testing.assert_array_equal(ours, theirs)  # the true last observations, too
+        positions = env.positions()
+        if not step.ended.any():
+            np.testing.assert_array_equal(positions, singles.positions())
+        ends += [step.terminated.sum(), step.truncated.sum()]
+        if step.ended.any():
+            np.testing.assert_array_equal(env.reset(step.ended), singles.reset(step.ended))
+    assert (ends > 2).all()
+    state = env.state_dict()
+    assert vector(mode).load_state_dict(state) is not None  # fresh episodes
+
+
+def test_modes_of_vectors_that_cannot_be() -> None:
+    with pytest.raises(InputError, match="begins episodes anew in the next step"):
+        vector(AutoresetMode.NEXT_STEP)
+    env = vector(AutoresetMode.SAME_STEP, horizon=2)
+    step = [env.step(np.zeros((3, 2), np.float32)) for _ in range(2)][-1]
+    assert step.truncated.all()
+    with pytest.raises(RunError, match="ends episodes by itself; give its own time limit"):
+        env.reset(step.ended)
 
 
 @pytest.mark.parametrize(
@@ -162,6 +211,8 @@ def test_images_stay_images_and_texts_are_refused() -> None:
     [
         ("nan", "env 'rail' failed at step 1 of an episode .*: its observation holds NaN"),
         ("raise", "env 'rail' failed at step 2 .*: ZeroDivisionError: a wheel came off"),
+        ("exit", "env 'rail' failed at step 1 .*: SystemExit: no more"),
+        ("four", r"ValueError: its step returns 4 values, not \(obs, reward, terminated, trunc"),
     ],
 )
 def test_what_fails_on_the_way_is_one_sentence(broken: str, message: str) -> None:
@@ -173,15 +224,21 @@ def test_what_fails_on_the_way_is_one_sentence(broken: str, message: str) -> Non
         rails(broken="half")
 
 
-def test_an_observation_of_another_shape_is_not_broadcast() -> None:
+def test_what_is_no_environment_of_this_api_is_named() -> None:
     class Wrong(gymnasium.Env):
-        observation_space = spaces.Box(-1, 1, (3,))
         action_space = spaces.Box(-1, 1, (1,))
+        first: Any = np.zeros(1), {}
 
         def reset(self, **_: Any) -> Any:
-            return np.zeros(1), {}
+            return self.first
 
-    with pytest.raises(InputError, match=r"shape \(1,\), its space has \(3,\)"):
+    with pytest.raises(InputError, match="'wrong' has no observation_space; it must be a space"):
+        GymEnv(Wrong, [0], 5, "'wrong'")
+    Wrong.observation_space = spaces.Box(-1, 1, (3,))
+    with pytest.raises(InputError, match=r"shape \(1,\), its space has \(3,\)"):  # not broadcast
+        GymEnv(Wrong, [0], 5, "'wrong'")
+    Wrong.first = np.zeros(3)
+    with pytest.raises(InputError, match=r"its reset returns ndarray, not \(obs, info\)"):
         GymEnv(Wrong, [0], 5, "'wrong'")
 
 

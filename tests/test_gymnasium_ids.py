@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
 
 from comsd.envs.specs import ENVS, TASKS
 from comsd.gymnasium import BatchedEnv, gymnasium_id
@@ -123,6 +124,37 @@ def test_an_episode_that_ended_begins_anew_in_the_next_step() -> None:
             assert reward.tolist() == [0, 0]
             assert not np.array_equal(obs, start)  # another start of the same seeds
     assert ends == [False, False, True, False, False, False, True, False]
+
+
+@pytest.mark.parametrize("mode", AutoresetMode, ids=lambda mode: mode.value)
+def test_episodes_begin_anew_as_in_gymnasiums_own_vectors(mode: AutoresetMode) -> None:
+    made: dict[str, Any] = {"id": "comsd/hopper-hop-v0", "num_envs": 3, "max_episode_steps": 4}
+    ours: Any = gymnasium.make_vec(**made, autoreset_mode=mode)
+    theirs = gymnasium.make_vec(
+        **made, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}
+    )
+    assert ours.metadata["autoreset_mode"] == theirs.metadata["autoreset_mode"] == mode
+    np.testing.assert_array_equal(ours.reset(seed=5)[0], theirs.reset(seed=5)[0])
+    ends = 0
+    for action in actions(ours, 12):
+        (obs, *figures, info), (expected, *others, about) = ours.step(action), theirs.step(action)
+        np.testing.assert_array_equal(obs, expected)
+        np.testing.assert_array_equal(figures, others)
+        ended = figures[1] | figures[2]
+        ends += ended.sum()
+        assert ("final_obs" in info) == (mode is AutoresetMode.SAME_STEP and ended.any())
+        if "final_obs" in info:
+            assert info["_final_obs"].tolist() == about["_final_obs"].tolist()
+            np.testing.assert_array_equal([*info["final_obs"]], [*about["final_obs"]])
+            last, known = info["final_info"]["position"], about["final_info"]["position"]
+            np.testing.assert_array_equal(last, known)
+        if mode is AutoresetMode.DISABLED and ended.any():
+            with pytest.raises(ValueError, match="an episode has ended"):
+                ours.step(action)
+            masks = [{"reset_mask": ended.copy()} for _ in range(2)]
+            fresh, whole = ours.reset(options=masks[0])[0], theirs.reset(options=masks[1])[0]
+            np.testing.assert_array_equal(fresh, whole)
+    assert ends >= 6
 
 
 def test_gymnasium_finds_an_id_by_the_module() -> None:

@@ -143,7 +143,7 @@ def test_the_paper_s_numbers_of_seeds_at_its_scale() -> None:
             "--preset is 'big'; allowed: paper, lite, smoke, literal",
         ),
         ("reproduce finetuning --jobs -1", "jobs is -1"),
-        ("report nowhere", "directory nowhere holds no runs"),
+        ("report nowhere", "directory nowhere is no run and holds none"),
         ("report", "DIR is missing"),
     ],
 )

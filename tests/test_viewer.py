@@ -204,6 +204,47 @@ def test_four_robots_keep_time(pages: Pages, open_page: Open) -> None:
     assert not opened.said
 
 
+def test_the_camera_keeps_up_where_frames_are_few(pages: Pages, open_page: Open) -> None:
+    opened = open_page(pages("walker"), "#skills=0&start=0")
+    lag = """(() => {
+        explorer.playing = false;
+        explorer.restart();
+        explorer.draw();
+        const [body] = explorer.view.bodies;
+        const began = body.place.clone();
+        for (let frame = 0; frame < 4; frame++) {
+            explorer.advance(0.5);
+            explorer.draw();
+        }
+        return [body.follow.distanceTo(body.place), body.place.distanceTo(began)];
+    })()"""
+    behind, moved_by = opened.js(lag)
+    assert moved_by > 0.5  # it fell
+    assert behind < 0.05 * moved_by
+
+
+def test_robots_have_shadows_without_a_graphics_card(pages: Pages, open_page: Open) -> None:
+    opened = open_page(pages("walker"), "#skills=0&start=0")
+    flat = """(() => {
+        const { shadow, meshes } = explorer.view.bodies[0];
+        return [shadow.visible, shadow.children.length - meshes.length,
+            ...shadow.children.map(({ matrix }) => matrix.elements[14])];
+    })()"""
+    visible, missing, *heights = opened.js(flat)
+    assert (visible, missing) == (True, 0)
+    np.testing.assert_allclose(heights, 0.003, atol=1e-6)  # on the floor
+
+
+def test_colours_are_explained(pages: Pages, open_page: Open) -> None:
+    assert opened_legend(open_page(pages("walker"))) == "flag 0 1"
+    assert opened_legend(open_page(pages("hopper"))) == "z1 \u22121 1"
+    assert not open_page(pages("maze")).page.locator("#legend").is_visible()  # a hue for each
+
+
+def opened_legend(opened: Opened) -> str:
+    return " ".join(opened.text("legend").split())
+
+
 def test_keys_push_pause_and_add(pages: Pages, open_page: Open) -> None:
     opened = open_page(pages("hopper"), "#skills=0&start=0")
     opened.page.keyboard.press("9")

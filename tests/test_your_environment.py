@@ -56,7 +56,9 @@ def test_a_maze_in_a_file(
     REGISTERED.clear()
     code, _, said = call(f"evaluate {run}", capsys)  # its code is not run because the run says so
     assert (code, "give its file with --env-file" in said) == (2, True)
-    assert call(f"evaluate {run} {FILE}", capsys)[0] == 0
+    code, out, _ = call(f"evaluate {run} {FILE}", capsys)
+    assert code == 0
+    assert f"config {method} --env PointMaze {FILE}" in out  # what can be called next
 
 
 def test_a_stopped_run_on_it_equals_one_that_was_not(tmp_path: Path) -> None:
@@ -83,8 +85,33 @@ def test_skills_are_used_for_its_reward_and_for_one_of_a_file(
     comsd.register_reward("pair", lambda *_: [1.0, 2.0])  # pyright: ignore[reportArgumentType]
     with pytest.raises(RunError, match=r"reward pair has shape \(2,\); it must be one finite num"):
         comsd.finetune(run, reward="pair", run=tmp_path / "pair", steps=300)
-    with pytest.raises(InputError, match="it must be a function of"):
+    with pytest.raises(InputError, match=r"is a function of \(\); it must be a function of \(obs"):
         comsd.register_reward("none", lambda: 0)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_page_about_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    few = "--preset smoke --steps 600 --log-every 200 --evaluate-every 200"
+    assert call(f"pretrain comsd {FILE} --agent ddpg {few} --run {run}", capsys)[0] == 0
+    code, out, _ = call(f"report {run} {FILE}", capsys)
+    assert (code, out.strip()) == (0, f"report: {run / 'report' / 'report.html'}")
+    page = (run / "report" / "report.html").read_text()
+    assert "skills of comsd on PointMaze, seed 0" in page
+    assert "The last evaluation during training, at step 600." in page
+    assert "largest of the skills&#x27; AKDs; constant sweep" in page
+    assert page.count("data:image/png") == 1  # the curves
+    assert "comsd analyse" in page
+    short = "--starts 2 --skills 3 --steps 10"
+    assert call(f"analyse {run} {FILE} {short}", capsys)[0] == 0
+    (run / "explore.html").touch()
+    page = comsd.report(run).read_text()
+    assert "By <code>comsd analyse</code>, at step 600." in page
+    assert page.count("data:image/png") == 3
+    assert 'href="../explore.html"' in page
+    assert call(f"finetune {run} {FILE} --steps 300 --run {tmp_path / 'own'}", capsys)[0] == 0
+    elsewhere = comsd.report(tmp_path / "own", out=tmp_path / "page")
+    assert elsewhere == tmp_path / "page" / "report.html"
+    assert "fine-tuning of" in elsewhere.read_text()
 
 
 BREAKS = """
@@ -111,9 +138,56 @@ def test_an_environment_that_raises_stops_a_run_that_can_be_resumed(
     settings: dict[str, Any] = SMALL | {"train": {"envs": 1}}
     comsd.pretrain("comsd", env="Breaks", agent="ddpg", steps=300, run=tmp_path / "run", **settings)
     made.left = 100  # pyright: ignore[reportFunctionMemberAccess]
-    with pytest.raises(RunError, match="OSError: unplugged"):
+    left = "the last good checkpoint is kept, `comsd resume .*/run` continues from it"
+    with pytest.raises(RunError, match=f"stopped at step .*: OSError: unplugged; {left}"):
         comsd.resume(tmp_path / "run", steps=600)
     assert comsd.resume(tmp_path / "run").finished
+
+
+MANY = """
+import gymnasium, numpy as np
+class Many(gymnasium.vector.VectorEnv):
+    '''Points on a line, all moved by one sum.'''
+    max_episode_steps, family = 20, "maze"
+    single_observation_space = gymnasium.spaces.Box(-9, 9, (1,))
+    single_action_space = gymnasium.spaces.Box(-1, 1, (1,))
+    metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.DISABLED}
+    def __init__(self, num_envs):
+        self.num_envs, self.x = num_envs, np.zeros((num_envs, 1), np.float32)
+        batch = gymnasium.vector.utils.batch_space
+        self.observation_space = batch(self.single_observation_space, num_envs)
+        self.action_space = batch(self.single_action_space, num_envs)
+    def reset(self, *, seed=None, options=None):
+        self.x[(options or {}).get("reset_mask", slice(None))] = 0
+        return self.x.copy(), {}
+    def step(self, actions):
+        self.x = self.x + actions
+        far = np.abs(self.x[:, 0]) > 8
+        return self.x.copy(), -np.abs(self.x[:, 0]), far, np.zeros_like(far), {}
+    def state_dict(self):
+        return {"x": self.x}
+    def load_state_dict(self, state):
+        self.x = state["x"].copy()
+"""
+
+
+def test_a_vector_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "many.py").write_text(MANY)
+    file = f"--env-file {tmp_path / 'many.py'}"
+    few = "--agent ddpg --preset smoke --train.envs 3 --train.random-steps 100"
+    often = "--log-every 300 --evaluate-every 300 --checkpoint-every 300"
+    for run, steps in (("whole", 600), ("parts", 300)):
+        asked = f"pretrain comsd {file} {few} {often} --steps {steps} --run {tmp_path / run}"
+        assert call(asked, capsys)[0] == 0
+    assert call(f"resume {tmp_path / 'parts'} {file} --steps 600", capsys)[0] == 0
+    assert fingerprint(tmp_path / "whole") == fingerprint(tmp_path / "parts")
+    short = "--starts 2 --skills 3 --steps 10"
+    for command in ("evaluate", "analyse"):  # states of one number, and no positions
+        assert call(f"{command} {tmp_path / 'whole'} {file} {short}", capsys)[0] == 0
+    tuned = f"finetune {tmp_path / 'whole'} {file} --steps 300 --run {tmp_path / 'tuned'}"
+    assert call(tuned, capsys)[0] == 0
+    code, _, said = call(f"explore {tmp_path / 'whole'} {file}", capsys)
+    assert (code, "has no model and data of MuJoCo" in said) == (2, True)
 
 
 def test_no_package_is_imported_because_a_run_says_so(
@@ -172,5 +246,10 @@ def test_every_command_on_a_task_of_dm_control(
     for stage in ("finetune", "combine"):
         assert call(f"{stage} {run} {left} --run {tmp_path / stage}", capsys)[0] == 0
         assert Run(tmp_path / stage).finished
-    code, out, _ = call(f"resume {run} --steps 300", capsys)
+    code, out, said = call(f"resume {run} --steps 300", capsys)
     assert (code, Run(run).reached) == (0, 300)
+    assert "fresh episodes from step 200 on, not exact to the bit" in said
+    assert call(f"evaluate {tmp_path / 'finetune'}", capsys)[0] == 0
+    for place in (run, tmp_path / "finetune"):
+        assert call(f"report {place}", capsys)[0] == 0
+        assert "dmc:point_mass-easy" in (place / "report" / "report.html").read_text()

@@ -14,12 +14,13 @@ from comsd.adaptation import FinetuneSettings
 from comsd.analysis import Analysis, analyse_skills
 from comsd.arguments import as_flag, as_path, check_report
 from comsd.config import Config, check_value
-from comsd.errors import InputError, Interrupted, readable_failures
+from comsd.errors import InputError, Interrupted, RunError, TrainingError, readable_failures
 from comsd.evaluation import Options, make_evaluator, make_skill_evaluator
 from comsd.evaluation.base import Evaluator, untrained_policy
 from comsd.explorer import write_page
 from comsd.files import Folder, output_folder
 from comsd.reproduction.page import write_report
+from comsd.reproduction.run_page import is_run, write_run_report
 from comsd.resolve import resolve, resolve_combine, resolve_finetune, resolve_scratch
 from comsd.runs import factory
 from comsd.runs.creation import take_lock
@@ -186,7 +187,10 @@ def _train(run: Run, trainer: Trainer, report: Report) -> None:
         evaluate = evaluator.evaluate_during_training
         with Logger(run.metrics, run.evaluations, progress, board) as logger:
             loop = TrainingLoop(trainer, settings, logger, evaluate, run.save, stop, state)
-            loop.run(evaluate_first=evaluator.at_start)
+            try:
+                loop.run(evaluate_first=evaluator.at_start)
+            except RunError as error:
+                raise TrainingError(str(error)) from error
         if stop.signal is not None and loop.unfinished:
             at = f"at step {trainer.steps:,}" + (" and saved" if trainer.steps else "")
             raise given_up(stop.signal) if loop.abandoned else stopped(at, stop.signal)
@@ -336,9 +340,11 @@ def explore(
 
 
 def report(directory: Path | str, *, out: Path | str | None = None) -> Path:
-    """The page about a directory of `comsd reproduce` or `comsd sweep`; returns its path."""
+    """The page about a run, or a directory of `comsd reproduce` or `comsd sweep`; its path."""
     place = as_path("directory", directory)
     folder = None if out is None else as_path("out", out)
+    if is_run(place):
+        return write_run_report(Run(place), folder)
     if (place / SWEEP_FILE).exists():
         return write_sweep_report(place, folder)[0]
     return write_report(place, folder)

@@ -16,6 +16,10 @@ class RunError(RuntimeError):
     """A run failed on its way: damaged files, no space, numbers that are not numbers."""
 
 
+class TrainingError(RunError):
+    """Training failed on its way: what is left of the run is still to be said."""
+
+
 class Interrupted(KeyboardInterrupt):
     """A signal stopped the run after it had been saved."""
 
@@ -42,6 +46,8 @@ def readable_failures(run: Path) -> Iterator[None]:
     """Failures of a run on its way, with what is left and what to do."""
     try:
         yield
+    except TrainingError as error:
+        raise RunError(f"{error}; {what_is_left(run)}") from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise RunError(f"no space left for {run}: free some; {what_is_left(run)}") from error

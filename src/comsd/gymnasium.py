@@ -71,12 +71,24 @@ class SingleEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
 
 
 class BatchedEnv(gymnasium.vector.VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
-    """Many, stepped as one batch; those whose episode has ended start anew in the step after."""
+    """Many, stepped as one batch, in the three modes of Gymnasium for episodes that ended.
+
+    NextStep: they start anew in the step after, which ignores the action; SameStep: at once, the
+    last observation is in the info; Disabled: by `reset(options={"reset_mask": mask})`.
+    """
 
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}
 
-    def __init__(self, name: str, num_envs: int = 1, max_episode_steps: int | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        num_envs: int = 1,
+        max_episode_steps: int | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+    ) -> None:
         self.make, self.num_envs, self.limit = SPECS[name].make, num_envs, max_episode_steps
+        self.mode = AutoresetMode(autoreset_mode)
+        self.metadata = {**self.metadata, "autoreset_mode": self.mode}
         self.begin(0)
         self.single_observation_space, self.single_action_space = spaces(self.env)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -94,6 +106,9 @@ class BatchedEnv(gymnasium.vector.VectorEnv[NDArray[Any], NDArray[Any], NDArray[
         options: dict[str, Any] | None = None,
     ) -> tuple[Array, dict[str, Any]]:
         """Environment i gets the seed + i; a list must be such seeds."""
+        mask = None if options is None else options.get("reset_mask")
+        if mask is not None and (seed is not None or self._np_random is None):
+            raise ValueError("reset_mask is for environments that have begun, without a seed")
         if seed is not None and not isinstance(seed, int):
             first, *others = seed
             if first is None or others != list(range(first + 1, first + self.num_envs)):
@@ -105,18 +120,39 @@ class BatchedEnv(gymnasium.vector.VectorEnv[NDArray[Any], NDArray[Any], NDArray[
         super().reset(seed=seed)
         if seed is not None or fresh:
             self.begin(int(self.np_random.integers(2**31)) if seed is None else seed)
-        self.ended[:] = False
-        return self.env.reset().copy(), info_of(self.env)
+        mask = np.ones(self.num_envs, bool) if mask is None else np.asarray(mask, bool)
+        self.ended &= ~mask
+        return self.env.reset(mask).copy(), info_of(self.env)
 
     def step(
         self, actions: NDArray[Any]
     ) -> tuple[Array, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
-        step, begun = self.env.step(np.clip(actions, -1, 1, dtype=np.float32)), self.ended
-        obs = self.env.reset(begun) if begun.any() else step.obs
+        begun = self.ended  # in the step before; those start anew in this one, or never by itself
+        if self.mode is AutoresetMode.DISABLED and begun.any():
+            raise ValueError(
+                "an episode has ended: reset(options={'reset_mask': mask}) begins anew"
+            )
+        step = self.env.step(np.clip(actions, -1, 1, dtype=np.float32))
         terminated, truncated = step.terminated & ~begun, step.truncated & ~begun
-        self.ended = terminated | truncated
-        reward = np.where(begun, 0.0, step.reward)
-        return obs.copy(), reward, terminated, truncated, info_of(self.env)
+        self.ended, last = terminated | truncated, {}
+        if self.mode is AutoresetMode.SAME_STEP:
+            last, begun = self.last_of(step.obs, self.ended), self.ended
+            self.ended = np.zeros(self.num_envs, bool)
+            reward = step.reward.copy()
+        else:
+            reward = np.where(begun, 0.0, step.reward)
+        obs = self.env.reset(begun) if begun.any() else step.obs
+        return obs.copy(), reward, terminated, truncated, last | info_of(self.env)
+
+    def last_of(self, obs: NDArray[Any], ended: NDArray[np.bool_]) -> dict[str, Any]:
+        """How episodes ended, in Gymnasium's form."""
+        result: dict[str, Any] = {}
+        known = info_of(self.env)
+        for i in np.flatnonzero(ended):
+            about = {name: values[i] for name, values in known.items()}
+            last = {"final_obs": obs[i].copy(), "final_info": about}
+            result = self._add_info(result, last, int(i))
+        return result
 
 
 for _name, _spec in SPECS.items():

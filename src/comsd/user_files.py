@@ -95,7 +95,7 @@ def check_critic(method: type[Method]) -> None:
 def register_env_file(path: Path | str) -> list[str]:
     """Run a Python file and add the environments it defines; returns their names.
 
-    Every class in it that is a `gymnasium.Env` gets its own name; the file may also call
+    Every class in it that is a `gymnasium.Env` or a `VectorEnv` gets its own name; it may also call
     `comsd.register_env` or `gymnasium.register`, whose ids are then known as `gym:ID`.
     """
     import gymnasium
@@ -104,7 +104,8 @@ def register_env_file(path: Path | str) -> list[str]:
     module = run_file(path, "env")
     registered = [name for name in REGISTERED if name not in before]
     registered += [f"gym:{env_id}" for env_id in gymnasium.registry if env_id not in ids]
-    classes = [] if registered else classes_of(module, gymnasium.Env)
+    bases = gymnasium.Env, gymnasium.vector.VectorEnv
+    classes = [] if registered else [kind for base in bases for kind in classes_of(module, base)]
     for kind in classes:
         register_env(kind.__name__, kind, family=getattr(kind, "family", "robots"))
     names = registered or [kind.__name__ for kind in classes]

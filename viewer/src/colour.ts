@@ -8,6 +8,9 @@ const STOPS: [number, number, number][] = [
   [216, 84, 58],
 ];
 
+/** As the background of a legend. */
+export const SCALE = `linear-gradient(90deg, ${STOPS.map((stop) => `rgb(${stop.join(", ")})`).join(", ")})`;
+
 export function colourOf(flag: number, separate = false): string {
   if (separate) return `hsl(${Math.round(300 * flag + 212) % 360} 58% 48%)`;
   const x = Math.max(0, Math.min(1, flag)) * (STOPS.length - 1);

@@ -2,7 +2,7 @@
 
 import { readAddress, writeAddress } from "./address";
 import { download, recordClip } from "./clip";
-import { colourOf } from "./colour";
+import { colourOf, SCALE } from "./colour";
 import { readRun, row, type RunData } from "./data";
 import { tiles } from "./layout";
 import { SkillMap } from "./map";
@@ -203,7 +203,7 @@ class Explorer {
     const here = this.run.world.kind === "robot" ? `MuJoCo ${version} and the run's policy, in this page` : "the run's policy, in this page";
     find("status").textContent = this.players.some((p) => p.live)
       ? `Live: ${here}. The run was measured with ${recordedWith}. Numbers on the map belong to recorded roll-outs, not to what is live.`
-      : `Recorded: the roll-outs that were measured (${recordedWith}), from the first of ${this.starts} starts. Move a slider or push a robot, and it goes on live from there.`;
+      : `Recorded: the roll-outs that were measured (${recordedWith}), from the first of ${this.starts} starts. ${this.run.space.kind === "one-hot" ? "Choose a live skill" : "Move a slider"} or push ${this.run.world.kind === "robot" ? "a robot" : "the agent"}, and it goes on live from there.`;
     const address = writeAddress({
       skills: this.players.map((p) => (p.exported !== null && !p.live ? p.exported : p.skill)),
       start: Number(find<HTMLSelectElement>("start").value) || 0,
@@ -224,6 +224,7 @@ class Explorer {
     badge.textContent = test.passed ? "✓ agrees with Python" : "✗ differs from Python: do not trust what is live";
     const figures = `largest difference of an action from torch ${versions.torch}: ${test.action.toExponential(1)}; of positions and velocities after one control step from Python: ${test.step.toExponential(1)} (limit ${LIMIT})`;
     badge.title = figures;
+    const names = space.kind === "box" ? ["Names of skills: c = 0.3 is 0.3 in every dimension; z1 = 0.3 is that flag, with 0.5 in all others."] : [];
     const lines = [
       `Self-test when the page opened: ${figures}.`,
       `Recorded with comsd ${versions.comsd}${this.run.world.kind === "robot" ? ` and MuJoCo ${versions.mujoco}; live physics is MuJoCo ${version}, compiled to WebAssembly` : ""}. Actions are means, without exploration noise.`,
@@ -232,6 +233,7 @@ class Explorer {
         ? "A robot on the ground is chaotic: from about step 80 two simulations from starts a millionth apart go separate ways, in Python too. Live and recorded roll-outs of one skill agree in kind, not in every step."
         : "Live paths differ from recorded ones by the random hundredth of a cell by which walls push back.",
       this.run.ends,
+      ...names,
       "The page makes no request to any network.",
     ];
     find("about").replaceChildren(
@@ -241,6 +243,14 @@ class Explorer {
         return p;
       }),
     );
+    const legend = find("legend");
+    const ends = { box: ["flag 0", "1"], sphere: ["z1 −1", "1"] };
+    legend.hidden = find("sliders-hint").hidden = space.kind === "one-hot";
+    if (space.kind !== "one-hot") {
+      const [low, scale, high] = Array.from(legend.children) as HTMLElement[];
+      [low.textContent, high.textContent] = ends[space.kind];
+      scale.style.background = SCALE;
+    }
     find("hint").textContent = "Mean over starts; whiskers: one standard deviation. Click a skill to play it, shift-click to add it beside the others.";
   }
 

@@ -9,6 +9,16 @@ import type { Point } from "./world";
 const SKY = new THREE.Color("#e4ebf3");
 const PLANE = 0, SPHERE = 2, CAPSULE = 3, ELLIPSOID = 4, CYLINDER = 5, BOX = 6, MESH = 7; // mjtGeom
 const TRAIL = 600;
+const FOLLOW = 12; // per second: how fast the camera comes after a robot
+const LIGHT = new THREE.Vector3(-2.2, -3, 6); // from where it shines
+
+/** Along the light onto the floor, and a little above it. */
+const ON_FLOOR = new THREE.Matrix4().set(
+  1, 0, -LIGHT.x / LIGHT.z, 0,
+  0, 1, -LIGHT.y / LIGHT.z, 0,
+  0, 0, 0, 0.003,
+  0, 0, 0, 1,
+);
 
 const FLOOR_VERTEX = `
 varying vec2 place;
@@ -47,8 +57,11 @@ class Body {
   private root = { before: new THREE.Vector3(), now: new THREE.Vector3() };
   readonly place = new THREE.Vector3();
   readonly follow = new THREE.Vector3();
+  private ahead = 0; // control steps since the camera moved,
+  private shown = 0; // and how far the one before had come
   private colour = "";
   private trail: THREE.Line;
+  readonly shadow = new THREE.Group(); // drawn as flat shapes on the floor, where shadow maps are too slow
 
   constructor(world: RobotWorld) {
     const model = world.model as any;
@@ -73,6 +86,15 @@ class Body {
       this.before.push({ at: new THREE.Vector3(), turn: new THREE.Quaternion() });
       this.now.push({ at: new THREE.Vector3(), turn: new THREE.Quaternion() });
     }
+    const dark = new THREE.MeshBasicMaterial({ color: "#a7b4c5", side: THREE.DoubleSide });
+    for (const mesh of this.meshes) {
+      const flat = new THREE.Mesh(mesh.geometry, dark);
+      flat.matrixAutoUpdate = false;
+      flat.frustumCulled = false;
+      this.shadow.add(flat);
+    }
+    this.shadow.visible = false;
+    this.group.add(this.shadow);
     const line = new THREE.BufferGeometry();
     line.setAttribute("position", new THREE.BufferAttribute(new Float32Array(3 * TRAIL), 3));
     this.trail = new THREE.Line(line, new THREE.LineBasicMaterial({ transparent: true, opacity: 0.55 }));
@@ -98,6 +120,7 @@ class Body {
     });
     this.root.before.copy(this.root.now);
     this.root.now.set(...simulation.place());
+    this.ahead++;
     if (jump) {
       this.root.before.copy(this.root.now);
       this.follow.copy(this.root.now);
@@ -109,8 +132,16 @@ class Body {
       mesh.position.lerpVectors(this.before[k].at, this.now[k].at, part);
       mesh.quaternion.slerpQuaternions(this.before[k].turn, this.now[k].turn, part);
     });
+    if (this.shadow.visible) {
+      this.shadow.children.forEach((flat, k) => {
+        this.meshes[k].updateMatrix();
+        flat.matrix.multiplyMatrices(ON_FLOOR, this.meshes[k].matrix);
+      });
+    }
     this.place.lerpVectors(this.root.before, this.root.now, part);
-    this.follow.lerp(this.place, 0.18);
+    // By simulated time, not by frames: where those are few, a fast robot would leave the picture.
+    this.follow.lerp(this.place, 1 - Math.exp(-FOLLOW * player.run.dt * Math.max(0, this.ahead + part - this.shown)));
+    [this.ahead, this.shown] = [0, part];
     if (colour !== this.colour) {
       this.colour = colour;
       for (const { material, shade } of this.tinted) material.color.set(colour).multiplyScalar(shade);
@@ -147,7 +178,7 @@ export class RobotView implements View {
     const plain = drawsInSoftware(); // then every pixel counts
     this.renderer = new THREE.WebGLRenderer({ canvas, antialias: !plain, powerPreference: "high-performance" });
     this.renderer.setScissorTest(true);
-    this.renderer.shadowMap.enabled = true;
+    this.renderer.shadowMap.enabled = !plain;
     this.renderer.shadowMap.type = THREE.PCFShadowMap;
     this.extent = 1.5 * world.reach;
     const planar = world.spec.planar;
@@ -163,7 +194,7 @@ export class RobotView implements View {
     this.shadows = new THREE.Mesh(new THREE.PlaneGeometry(20, 20), new THREE.ShadowMaterial({ opacity: 0.28 }));
     this.shadows.receiveShadow = true;
     this.shadows.position.z = 0.002;
-    this.light.castShadow = true;
+    this.light.castShadow = this.shadows.visible = !plain;
     this.light.shadow.mapSize.set(1024, 1024);
     Object.assign(this.light.shadow.camera, { left: -3, right: 3, top: 3, bottom: -3, near: 1, far: 20 });
     this.light.shadow.camera.updateProjectionMatrix();
@@ -215,6 +246,7 @@ export class RobotView implements View {
     const began = performance.now();
     shown.forEach(({ player, colour, tile }, index) => {
       const body = this.body(index);
+      body.shadow.visible = !this.renderer.shadowMap.enabled;
       body.update(player, colour, part);
       this.bodies.forEach((other, i) => (other.group.visible = i === index));
       this.aim(body, tile.width / tile.height);
@@ -223,7 +255,7 @@ export class RobotView implements View {
       this.floor.material.uniforms.centre.value.set(x, y);
       this.shadows.position.set(x, y, 0.002);
       this.light.target.position.set(x, y, 0);
-      this.light.position.set(x - 2.2, y - 3, 6);
+      this.light.position.set(x + LIGHT.x, y + LIGHT.y, LIGHT.z);
       const gap = shown.length > 1 ? 1 : 0;
       const box = [tile.x + gap, this.height - tile.y - tile.height + gap, tile.width - 2 * gap, tile.height - 2 * gap];
       this.renderer.setViewport(...(box as [number, number, number, number]));
@@ -233,7 +265,7 @@ export class RobotView implements View {
     this.adapt(began);
   }
 
-  /** Where drawing is slow, as without a graphics card, shadows go first, then pixels. */
+  /** Where drawing is slow, as without a graphics card, shadow maps go first, then pixels. */
   private adapt(now: number): void {
     const gap = now - this.last;
     this.last = now;

@@ -40,7 +40,7 @@ export class Sliders {
     const [label, output, effect] = [document.createElement("label"), document.createElement("output"), document.createElement("span")];
     Object.assign(input, { type: "range", min: this.run.space.kind === "sphere" ? "-1" : "0", max: "1", step: "0.01", id: `z${d + 1}` });
     label.htmlFor = input.id;
-    label.textContent = d === 0 ? "z1, the flag" : `z${d + 1}`;
+    label.textContent = d === 0 && this.run.space.kind === "box" ? "z1, the flag" : `z${d + 1}`;
     effect.className = "effect";
     effect.style.width = `${(100 * (this.run.effects[d] ?? 0)) / Math.max(...this.run.effects, 1e-9)}%`;
     effect.title = "how much behaviour changes from one end to the other, measured";

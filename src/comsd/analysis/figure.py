@@ -6,7 +6,7 @@ maximum, range and variance, the MS-coverage and the mean states below.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -97,9 +97,17 @@ def draw_summary(axes: Axes, title: str, values: dict[str, float]) -> None:
     axes.set_xticks(range(len(names)), names, rotation=35, ha="right", rotation_mode="anchor")
 
 
+def flat(means: Floats) -> Floats:
+    """States of one number (., 1) with a second that is always the same."""
+    return np.concatenate([means, np.zeros_like(means)], 1)
+
+
 def draw_means(axes: Axes, sweeps: dict[str, SweepFigures]) -> None:
     """The mean states in the plane in which they differ most; larger means more active."""
     means = np.concatenate([sweep.means for sweep in sweeps.values()])
+    if means.shape[1] == 1:  # a state of one number
+        sweeps = {name: replace(sweep, means=flat(sweep.means)) for name, sweep in sweeps.items()}
+        means = flat(means)
     centre = means.mean(0)
     _, strength, directions = np.linalg.svd(means - centre, full_matrices=False)
     share = strength**2 / max((strength**2).sum(), 1e-12)

@@ -142,6 +142,7 @@ def draw_paths(evaluator: SkillEvaluator, sweep: str, title: str) -> Figure:
     evaluator.draw_trajectories(axes, run.policy, sweep)
     if run.spec.families[0] == "maze":
         draw_maze(axes, MAZES[run.spec.name.removeprefix("maze-")])
+    axes.set_title("")  # the trajectories' own, in the middle
     axes.set_title(title, fontsize=11, loc="left")
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure

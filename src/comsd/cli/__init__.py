@@ -19,16 +19,15 @@ comsd: unsupervised skill discovery
 
   comsd pretrain METHOD --env ENV [--preset P] [--run DIR] ...   discover skills
   comsd finetune RUN --task TASK ...   go on from one skill with a task's reward
-  comsd finetune RUN --reward-file F   the same with a reward function of yours
   comsd finetune --scratch --task TASK the same without pre-training: the reference
   comsd combine RUN --task TASK ...    learn which skill to use when
   comsd resume RUN [--steps N]         continue a run, exactly where it stopped, or beyond its end
   comsd evaluate RUN [--json]          measure and draw what the skills do
-  comsd analyse RUN [--video]          a robot's skills one by one: tables, poses, video
+  comsd analyse RUN [--video]          the skills one by one: tables, poses, video
   comsd explore RUN [--out FILE]       one HTML file in which the skills act live
   comsd reproduce EXHIBIT ...          all runs behind a table or figure of the paper, and a report
   comsd sweep METHOD --env ENV SETTING=VALUES ...   many settings, ranked
-  comsd report DIR                     the report of either: one page of tables and figures
+  comsd report DIR                     one page about a run, or about all of either
   comsd methods                        the methods
   comsd envs                           the environments and their tasks
   comsd config METHOD --env ENV        every setting, its value and its source
@@ -37,6 +36,8 @@ comsd: unsupervised skill discovery
   comsd COMMAND --help                 what each option means
   comsd COMMAND --method-file FILE     with the methods that a Python file of yours defines
   comsd COMMAND --env-file FILE        with the environments it defines, in the Gymnasium API
+  comsd COMMAND --env-package PACKAGE  with those that a run names as gym:PACKAGE:ID
+  comsd COMMAND --reward-file FILE     with its function reward(obs, action, next_obs, info)
 
 ENV is one of `comsd envs`, gym:ID, gym:PACKAGE:ID or dmc:DOMAIN-TASK.
 """

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from comsd.config import Config
     from comsd.options import Option
 
+WIDEST = 100  # columns of a help text
+HELP_COLUMN = 30  # at which meanings begin
 FILE_OPTIONS = ("--method-file", "--env-file", "--reward-file", "--env-package")
 
 
@@ -121,21 +124,34 @@ def show_help(
     usage: str, options: Sequence[Option], about: str = "", config: Config | None = None
 ) -> NoReturn:
     """Every option with the values it takes, its meaning and its default, or that of a config."""
-    from rich.markup import escape
-
     print(f"usage: {usage} [OPTIONS]\n" + (f"\n{about}\n" if about else ""))
-    table = new_table("option", "value", "meaning")
+    width, group = min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST), ""
     for option in options:
-        kind = "|".join(map(str, get_args(option.type))) or option.type.__name__.upper()
-        name = f"{option.name}, {option.off}" if option.off else option.name
-        text, default = option.help, option.default
-        if config and option.setting:
-            text += f" [{config.sources[option.setting]}]"
-            default = attrgetter(option.setting)(config)
-        text += f" (default: {default})" if default is not None else ""
-        table.add_row(name, "" if option.type is bool else kind, escape(text))
-    show(table)
+        if (prefix := option.name.rpartition(".")[0]) != group:
+            group = prefix
+            print()
+        print("\n".join(help_lines(option, config, width)))
+    print("\nCode of yours (--env-file and others): see comsd --help.")
     sys.exit(0)
+
+
+def help_lines(option: Option, config: Config | None, width: int) -> list[str]:
+    """The option and its values in the left column, or above if they are too long for it."""
+    kind = "|".join(map(str, get_args(option.type))) or option.type.__name__.upper()
+    name = f"{option.name}, {option.off}" if option.off else option.name
+    left = f"  {name}" if option.type is bool else f"  {name} {kind}"
+    default, source = option.default, ""
+    if config and option.setting:
+        default, source = attrgetter(option.setting)(config), config.sources[option.setting]
+    text = option.help
+    if default is not None:
+        origin = "" if source in ("", "default", "you") else f"; {source}"
+        text += f" (default: {default}{origin})"
+    indent = " " * HELP_COLUMN
+    right = textwrap.wrap(text, max(20, width - HELP_COLUMN), break_on_hyphens=False)
+    if len(left) + 2 <= HELP_COLUMN:
+        return [f"{left:{HELP_COLUMN}}{right[0]}", *(indent + line for line in right[1:])]
+    return [left, *(indent + line for line in right)]
 
 
 def read_arguments(

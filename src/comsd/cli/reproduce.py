@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import comsd
 from comsd.cli import executors
 from comsd.cli.console import echo, new_table, read_arguments, show
 from comsd.cli.sweep import report_sweep
@@ -77,10 +78,10 @@ def show_plan(plan: Plan, root: Path, slots: int) -> None:
 
 
 def report(argv: list[str]) -> None:
-    about = "DIR is the directory of `comsd reproduce` or `comsd sweep`."
+    about = "DIR is the directory of a run, of `comsd reproduce` or of `comsd sweep`."
     options = [Option("--out", Path, "directory of the report", "DIR/report")]
     place, given = read_arguments(argv, "comsd report DIR", options, about)
     if (Path(place) / FILE).exists():
         report_sweep(Path(place), given.get("--out"))
     else:
-        echo(f"report: {write_report(place, given.get('--out'))}")
+        echo(f"report: {comsd.report(place, out=given.get('--out'))}")

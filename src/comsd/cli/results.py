@@ -11,7 +11,7 @@ from typing import Any
 
 import comsd
 from comsd.analysis import Analysis
-from comsd.cli.console import called, echo, new_table, read_arguments, say, show
+from comsd.cli.console import Given, called, echo, new_table, read_arguments, say, show
 from comsd.errors import InputError
 from comsd.evaluation import make_evaluator
 from comsd.evaluation.metrics import MEAN_NEIGHBOURS
@@ -36,7 +36,7 @@ EVALUATE = [
     *MEASURED,
     Option("--greedy", bool, "mazes: mean actions instead of sampled ones"),
     Option("--random-start", bool, "mazes: start anywhere in the start cell"),
-    Option("--out", Path, "directory of the figures and the picture", "the picture: RUN"),
+    Option("--out", Path, "directory of picture and figures (default: the picture goes to RUN)"),
     Option("--threads", int, "CPU threads", "the run's"),
 ]
 
@@ -95,8 +95,10 @@ def evaluate(argv: list[str]) -> None:
     again = f"--env {settings.env} --preset {settings.preset}"
     if resolve(other, settings.env, settings.preset).run.space == settings.space:
         again += f" --skills {settings.skills}"  # elsewhere the number means something else
-    echo(f"next:    {called()} pretrain {other} {again}  # another method")
-    echo(f"         {called()} config {settings.method} --env {settings.env}  # all settings")
+    files = " ".join(["", *Given.words])
+    echo(f"next:    {called()} pretrain {other} {again}{files}  # another method")
+    shown = f"{settings.method} --env {settings.env}{files}"
+    echo(f"         {called()} config {shown}  # all settings")
 
 
 ANALYSE = [

@@ -107,7 +107,7 @@ def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
     if wants_help(argv) and argv[0].startswith("-"):
         layer, about = {}, ADAPTING + REFERENCE
         if command == "combine":
-            layer, about = combined_steps("paper"), ADAPTING
+            layer, about = combined_steps("paper", "continuous"), ADAPTING
         example = next(iter(TASKS))
         shown = resolve("task", example, "paper", command, layer)
         options = setting_options("task", example, None, command)

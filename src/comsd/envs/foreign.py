@@ -90,6 +90,7 @@ class Source:
     make: Callable[..., Any]
     horizon: int | None = None  # its time limit, if it has one
     family: Family = "robots"
+    vector: bool = False  # `make(num_envs=n, **kwargs)` returns many in one
 
 
 REGISTERED: dict[str, Source] = {}
@@ -102,9 +103,11 @@ def register_env(
     *,
     horizon: int | None = None,
     family: Family = "robots",
+    vector: bool = False,
 ) -> None:
     """Make an environment known by name: `make(**kwargs)` returns a `gymnasium.Env`; a class does.
 
+    vector: `make(num_envs=n, **kwargs)` returns a `gymnasium.vector.VectorEnv`; known of a class.
     horizon: the time limit in steps; if not given, `max_episode_steps` of the class or of its
     Gymnasium spec, or 1000. family: whose presets and tuned values it starts from.
     """
@@ -113,7 +116,9 @@ def register_env(
     choose("family", family, EXAMPLES)
     limit = horizon or getattr(make, "max_episode_steps", None)
     summary = (getattr(make, "__doc__", None) or "an environment of yours").strip().splitlines()[0]
-    REGISTERED[name] = Source(name, summary, make, limit, family)
+    bases = make.__mro__ if isinstance(make, type) else ()
+    vector = vector or any(base.__module__.startswith("gymnasium.vector") for base in bases)
+    REGISTERED[name] = Source(name, summary, make, limit, family, vector)
 
 
 def import_package(env: str) -> None:
@@ -151,8 +156,12 @@ def gym_source(name: str, rest: str) -> Source:
         spec = gymnasium.spec(env_id)
     except gymnasium.error.Error as error:
         raise UnknownEnvError(f"env is {name!r}: {str(error).strip()}") from None
-    make = partial(gymnasium.make, env_id, max_episode_steps=-1, disable_env_checker=True)
-    return Source(name, f"{env_id} of Gymnasium", make, spec.max_episode_steps)
+    if spec.entry_point is None:  # there is no single one
+        make = partial(gymnasium.make_vec, env_id)
+    else:
+        make = partial(gymnasium.make, env_id, max_episode_steps=-1, disable_env_checker=True)
+    summary, vector = f"{env_id} of Gymnasium", spec.entry_point is None
+    return Source(name, summary, make, spec.max_episode_steps, vector=vector)
 
 
 def dmc_source(name: str, rest: str) -> Source:
@@ -172,19 +181,25 @@ def dmc_source(name: str, rest: str) -> Source:
 def observations(source: Source, kwargs: str, horizon: int) -> ObsSpec:
     from comsd.envs.gym import estimate_observations
 
-    return estimate_observations(made_by(source, kwargs), horizon, repr(source.name))
+    return estimate_observations(adapted(source, kwargs, horizon, range(1)))
 
 
-def made_by(source: Source, kwargs: str) -> Callable[[], Any]:
-    return partial(source.make, **parse_kwargs(kwargs))
+def adapted(
+    source: Source, kwargs: str, horizon: int, seeds: range, spec: ObsSpec | None = None
+) -> GymEnv:
+    make, title = partial(source.make, **parse_kwargs(kwargs)), repr(source.name)
+    if source.vector:
+        from comsd.envs.gym_vector import VectorGymEnv
+
+        return VectorGymEnv(make, seeds, horizon, title, spec)
+    from comsd.envs.gym import GymEnv
+
+    return GymEnv(make, seeds, horizon, title, spec)
 
 
 def make_gym(source: Source, kwargs: str, horizon: int, num_envs: int, seed: int) -> GymEnv:
-    from comsd.envs.gym import GymEnv
-
     spec = observations(source, kwargs, horizon)
-    seeds = range(seed, seed + num_envs)
-    return GymEnv(made_by(source, kwargs), seeds, horizon, repr(source.name), spec)
+    return adapted(source, kwargs, horizon, range(seed, seed + num_envs), spec)
 
 
 def make_gym_pixels(

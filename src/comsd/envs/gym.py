@@ -24,6 +24,9 @@ from comsd.types import Array, Mask, ObsSpec
 
 STATISTICS_STEPS = 1000  # random steps from which observation statistics are estimated
 CONSTANT = 1e-2  # entries that vary less are only centred
+LONGEST = 300  # characters of what it says
+FOREIGN = (Exception, SystemExit)  # whatever the environment's code raises
+RESET, STEP = ("obs", "info"), ("obs", "reward", "terminated", "truncated", "info")
 
 
 # MuJoCo would print a warning for every copy and write a log file into the working directory; as a
@@ -49,23 +52,32 @@ class GymEnv:
             self.envs = [make() for _ in seeds]
         except InputError:
             raise
-        except Exception as error:  # whatever the environment's code raises
+        except FOREIGN as error:
             raise InputError(f"env {title} cannot be made: {one_line(error)}") from error
         first = self.envs[0]
-        shape, dtype, self.flat = observation_form(first.observation_space, title)
+        check_environment(first, title)
+        self.take_spaces(first.observation_space, first.action_space, obs_spec)
+        self.access, self.plane = state_access(first), find_plane(first.unwrapped)
+        self.begin(seeds)
+
+    def take_spaces(
+        self, observations: gymnasium.Space, actions: gymnasium.Space, obs_spec: ObsSpec | None
+    ) -> None:
+        """Those of one environment."""
+        shape, dtype, self.flat = observation_form(observations, self.title)
         self.obs_spec = obs_spec or plain_spec(shape, dtype)
-        self.low, self.high = action_bounds(first.action_space, title)
+        self.low, self.high = action_bounds(actions, self.title)
         self.scale = (self.high - self.low) / np.float32(2)
-        self.entries = named_entries(first.observation_space)
-        self.action_space, self.action_dim = first.action_space, len(self.low)
+        self.entries = named_entries(observations)
+        self.action_space, self.action_dim = actions, len(self.low)
         self.direct = bool((self.low == -1).all() and (self.high == 1).all())
-        box = isinstance(self.action_space, spaces.Box)
-        self.plain_actions = box and len(self.action_space.shape or ()) == 1
-        self.action_dtype = self.action_space.dtype if box else np.float32
-        self.access = state_access(first)
-        self.plane = find_plane(first.unwrapped)
-        self.seeds, self.resumed = list(seeds), 0
+        box = isinstance(actions, spaces.Box)
+        self.plain_actions = box and len(actions.shape or ()) == 1
+        self.action_dtype = actions.dtype if box else np.float32
         self.obs: NDArray[Any] = np.zeros((self.num_envs, *shape), dtype)
+
+    def begin(self, seeds: Sequence[int]) -> None:
+        self.seeds, self.resumed = list(seeds), 0
         self.infos: list[dict[str, Any]] = [{} for _ in seeds]
         self.clock = np.zeros(self.num_envs, np.int64)
         self.begun = np.zeros(self.num_envs, bool)  # has its first episode, which takes the seed
@@ -81,9 +93,10 @@ class GymEnv:
         for i in np.flatnonzero(where):
             seed = None if self.begun[i] else self.seeds[i]
             try:
-                obs, self.infos[i] = self.envs[i].reset(seed=seed)
+                result = self.envs[i].reset(seed=seed)
+                obs, self.infos[i] = checked_result("reset", RESET, result)
                 self.obs[i] = self.flat(obs)
-            except Exception as error:
+            except FOREIGN as error:
                 self.fail(int(i), one_line(error))
         self.begun |= where
         self.check_finite("observation", self.obs)
@@ -97,9 +110,12 @@ class GymEnv:
         infos: list[dict[str, Any]] = []
         for i, native in enumerate(self.native(action)):
             try:
-                after, reward[i], terminated[i], truncated[i], info = self.envs[i].step(native)
+                result = self.envs[i].step(native)
+                if len(result) != len(STEP):
+                    checked_result("step", STEP, result)
+                after, reward[i], terminated[i], truncated[i], info = result
                 obs[i] = self.flat(after)
-            except Exception as error:
+            except FOREIGN as error:
                 self.fail(i, one_line(error))
             infos.append(info)
         self.check_finite("observation", obs)
@@ -149,9 +165,17 @@ class GymEnv:
             f"(environment {i}, seed {self.seeds[i]}): {reason}"
         )
 
+    @property
+    def kind(self) -> type:
+        return type(self.envs[0].unwrapped)
+
+    def close(self) -> None:
+        for env in self.envs:
+            env.close()
+
     def describe(self) -> dict[str, Any]:
         """What a run remembers of it, for people to read."""
-        kind, spec = type(self.envs[0].unwrapped), self.obs_spec
+        kind, spec = self.kind, self.obs_spec
         statistics = f"of {STATISTICS_STEPS} random steps" if spec.mean.shape else "none, images"
         return {
             "class": f"{kind.__module__}:{kind.__qualname__}",
@@ -187,17 +211,35 @@ class GymEnv:
             self.begun[:] = False
             return self.reset()
         self.reset()
+        self.load_exactly(state)
+        return None
+
+    def load_exactly(self, state: dict[str, Any]) -> None:
+        assert self.access is not None
         saved = zip(self.envs, state["rng"], state["simulation"], strict=True)
         for env, rng, simulation in saved:
             self.access.load(env.unwrapped, simulation)
             env.unwrapped.np_random.bit_generator.state = rng
         self.clock, self.obs = state["clock"], state["obs"]
-        return None
 
 
-def one_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+def one_line(error: BaseException) -> str:
+    said = " ".join(str(error).split())[:LONGEST]
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def checked_result(call: str, wanted: Sequence[str], result: Any) -> Any:
+    """Gym's API before 0.26, or a slip of the user's."""
+    if not isinstance(result, tuple) or len(result) != len(wanted):
+        found = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
+        raise ValueError(f"its {call} returns {found}, not ({', '.join(wanted)})")
+    return result
+
+
+def check_environment(env: Any, title: str) -> None:
+    for name in ("observation_space", "action_space"):
+        if not isinstance(getattr(env, name, None), gymnasium.Space):
+            raise InputError(f"env {title} has no {name}; it must be a space of Gymnasium")
 
 
 # --- spaces ---------------------------------------------------------------------------------------
@@ -275,11 +317,8 @@ def plain_spec(shape: tuple[int, ...], dtype: str) -> ObsSpec:
     return ObsSpec(shape, dtype, np.zeros(sizes, np.float32), np.ones(sizes, np.float32))
 
 
-def estimate_observations(
-    make: Callable[[], gymnasium.Env], horizon: int, title: str, steps: int = STATISTICS_STEPS
-) -> ObsSpec:
-    """What observations look like, with the statistics of random steps; always the same ones."""
-    env = GymEnv(make, [0], horizon, title)
+def estimate_observations(env: GymEnv, steps: int = STATISTICS_STEPS) -> ObsSpec:
+    """What observations look like, with the statistics of random steps of a single environment."""
     images = env.obs_spec.dtype == "uint8"
     rng, seen = np.random.default_rng(0), [env.obs[0]]
     for _ in range(0 if images else steps):
@@ -287,8 +326,7 @@ def estimate_observations(
         seen.append(step.obs[0])
         if step.ended[0]:
             seen.append(env.reset()[0])
-    for one in env.envs:
-        one.close()
+    env.close()
     if images:
         return env.obs_spec
     mean, std = np.mean(seen, 0, np.float64), np.std(seen, 0, np.float64)

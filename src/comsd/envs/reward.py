@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from comsd.config import shown
 from comsd.envs.base import Env, Step
 from comsd.errors import InputError, RunError
 from comsd.types import Array, Mask
@@ -28,7 +29,12 @@ def register_reward(name: str, function: RewardFn) -> None:
         fits = False
     if not fits or name == "own":
         wanted = "a function of (obs, action, next_obs, info), by a name other than 'own'"
-        raise InputError(f"reward {name!r} is {function!r}; it must be {wanted}")
+        found = (
+            f"a function of {inspect.signature(function)}"
+            if inspect.isfunction(function)
+            else shown(function)
+        )
+        raise InputError(f"reward {name!r} is {found}; it must be {wanted}")
     REWARDS[name] = function
 
 

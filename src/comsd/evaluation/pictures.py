@@ -31,11 +31,17 @@ def skill_colours(n: int, *, ordered: bool = False) -> list[tuple[float, ...]]:
 
 
 def principal_plane(rollouts: Rollouts) -> Floats:
-    """(skills, starts, 1 + time, 2): states in the plane in which they spread most."""
+    """(skills, starts, 1 + time, 2): states in the plane in which they spread most.
+
+    A state of one number is the first coordinate.
+    """
     states = rollouts.obs[rollouts.valid].astype(np.float64)
     centre, scale = states.mean(0), states.std(0) + 1e-8
-    _, directions = np.linalg.eigh(np.cov(((states - centre) / scale).T))
-    plane = ((rollouts.obs - centre) / scale) @ directions[:, :-3:-1]
+    if states.shape[1] == 1:
+        plane = np.concatenate([rollouts.obs, np.zeros_like(rollouts.obs)], -1)
+    else:
+        _, directions = np.linalg.eigh(np.cov(((states - centre) / scale).T))
+        plane = ((rollouts.obs - centre) / scale) @ directions[:, :-3:-1]
     return np.concatenate([plane[:, :, :1], plane], 2)
 
 
@@ -45,7 +51,7 @@ def draw_trajectories(
     """One colour per skill, a dot where a roll-out ends.
 
     Bodies that hardly leave a line are drawn against time; where no position is known, states in
-    the plane of their first two principal components.
+    the plane of their first two principal components, or against time if they are one number.
     """
     from matplotlib.collections import LineCollection  # slow to import
 
@@ -54,7 +60,8 @@ def draw_trajectories(
         rollouts = Rollouts(rollouts.obs, rollouts.length, principal_plane(rollouts))
     tracks = rollouts.tracks()
     spread = np.ptp(np.concatenate([t for skill in tracks for t in skill]), axis=0)
-    against_time = known and spread[1] < FLAT * spread[0]
+    single = not known and rollouts.obs.shape[-1] == 1
+    against_time = single or (known and spread[1] < FLAT * spread[0])
     if against_time:
         tracks = [[np.stack([t[:, 0], np.arange(len(t))], 1) for t in skill] for skill in tracks]
     ordered = not names[0].startswith(("random", "skill"))
@@ -69,7 +76,7 @@ def draw_trajectories(
     axes.autoscale_view()
     entries = [f"observation {i}" for i in xy] if xy else ["x", "y"]
     if not known:
-        entries = ["first principal component of the states", "second"]
+        entries = ["state" if single else "first principal component of the states", "second"]
     axes.set_xlabel(entries[0])
     axes.set_ylabel("steps" if against_time else entries[1])
     if known and not against_time:

@@ -98,7 +98,7 @@ class ForeignWorld:
 
     def __init__(self, run: Run, env: GymEnv, options: Options) -> None:
         self.name, self.env = run.spec.name, env
-        self.one: Any = env.envs[0].unwrapped
+        self.one: Any = env.envs[0].unwrapped if env.envs else None  # a vector has none
         model, self.recipe, self.substeps = declaration(self.one, self.name)
         self.dt: float = self.substeps * model.opt.timestep
         try:

@@ -60,7 +60,9 @@ def write_report(directory: Path | str, out: Path | str | None = None) -> Path:
     presets = {p: find_runs(directory / p) for p in PRESETS if (directory / p).is_dir()}
     presets = {p: parts for p, parts in presets.items() if any(parts)}
     if not presets:
-        raise InputError(f"directory {directory} holds no runs of `comsd reproduce`")
+        raise InputError(
+            f"directory {directory} is no run and holds none of `comsd reproduce` or `comsd sweep`"
+        )
     folder = output_folder(None if out is None else Path(out), Folder(directory) / "report")
     exhibits = [
         f"{p}-{e}{shown}" for p in PRESETS for e in EXHIBITS for shown in suffixes(e).values()

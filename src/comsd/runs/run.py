@@ -308,6 +308,8 @@ class Run:
             due, began_at = bool(run.get("evaluation_due", False)), run.get("began_at")
             remembered = TrainingState(float(run["seconds"]), due, began_at and int(began_at))
             before, now = dict(run.get("versions", {})), provenance()
+        except RunError:  # of an environment that cannot begin a new episode
+            raise
         except Exception:  # anything may be wrong with what somebody else has put together
             raise self._unfit() from None
         if trainer.restarts[-1:] == [trainer.steps]:
