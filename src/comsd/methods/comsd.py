@@ -31,11 +31,12 @@ from comsd.types import Batch, Metrics, ObsSpec
 
 PAPER, ERRATUM = "paper, hyper-parameter table", "paper, Eq. 11 with the clamp's bounds in order"
 IMAGES = "paper, Sec. V-M and a commented line of its table, for Cheetah"
-EQ_10 = sourced("paper, Eq. 10", knn="trajectory", knn_form="log")
-EQ_10 |= sourced("paper, Eq. 10; log 0 stays finite", knn_floor=1e-30)
-ALGORITHM_1 = sourced("paper, Algorithm 1", tau="adjacent", reward_after=True)
 SMW, EQ_12 = "paper, Eq. 11", "paper, Eq. 12"
+ALPHAS = {"walker": 0.25, "quadruped": 1e-3, "hopper": 1.25, "cheetah": 1.0}
+TABLE = {robot: sourced(PAPER, alpha=alpha) for robot, alpha in ALPHAS.items()}
 NARROW = sourced(PAPER, f_low=1 / 3, f_high=2 / 3)
+EQ_10 = sourced("paper, Eq. 10", knn="trajectory", knn_form="log", knn_floor=1e-30)
+LETTER = EQ_10 | sourced("paper, Algorithm 1", tau="adjacent", reward_after=True)
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,10 @@ class ComSDConfig(ContrastiveConfig):
         if self.balance == "auto" and not (self.diversity and self.exploration and self.smw):
             raise InputError("balance is 'auto': diversity, exploration and smw must be on")
 
-    states_only = {"knn": "observation"}
-
     def rows_needed(self) -> dict[str, int]:
         return {"k": self.k + (self.knn_form == "log")} if self.exploration else {}
 
+    states_only = {"knn": "observation"}
     tuned: ClassVar[dict[str, dict[str, Setting]]] = {
         "maze": sourced("authors' maze code", hidden=128, lr=1e-3)
         | sourced("measured: above .2 a skill may hold two arms", alpha=0.1)
@@ -78,23 +78,16 @@ class ComSDConfig(ContrastiveConfig):
         | sourced("authors' maze code (without the line that zeroes it)", query="identity")
         | sourced("measured: with f1(tau) some arms stay unowned", knn="observation")
         | sourced("paper, Eq. 10", knn_form="log"),
-        "quadruped": sourced(PAPER, alpha=1e-3),
-        "hopper": sourced(PAPER, alpha=1.25) | NARROW,
-        "cheetah": sourced(PAPER, alpha=1.0) | NARROW,
+        **TABLE,
+        "hopper": TABLE["hopper"] | NARROW,
+        "cheetah": TABLE["cheetah"] | NARROW,
         "pixels": sourced(IMAGES, alpha=5e-3, neighbour_weight=1.0),
     }
 
     literal: ClassVar[dict[str, dict[str, Setting]]] = {
-        "maze": EQ_10
-        | ALGORITHM_1
-        | sourced("paper, Eq. 6", query="learned")
-        | sourced("paper, Sec. V-K: the weights are .5 to 1", alpha=1.0),
-        "robots": EQ_10 | ALGORITHM_1,
-        # The table has one alpha per robot, whatever the robot observes.
-        "walker": sourced(PAPER, alpha=0.25),
-        "quadruped": sourced(PAPER, alpha=1e-3),
-        "hopper": sourced(PAPER, alpha=1.25),
-        "cheetah": sourced(PAPER, alpha=1.0),
+        "maze": LETTER | sourced("paper, Eq. 6; Sec. V-K", query="learned", alpha=1.0),
+        "robots": LETTER,
+        **TABLE,  # one alpha per robot, whatever it observes
     }
 
 
@@ -149,7 +142,8 @@ class ComSD(Method):
         if c.diversity:
             log = self.encoder.log_q(features)
             terms["r_div"] = log.exp() if c.diversity_form == "q" else log  # Eq. 8
-            terms["r_div_weighted"] = c.alpha * self.beta(batch.skill) * terms["r_div"]
+            if self.balance is None:
+                terms["r_div_weighted"] = c.alpha * self.beta(batch.skill) * terms["r_div"]
         return terms
 
     def reward(self, batch: Batch, features: ContrastiveFeatures | None) -> tuple[Tensor, Metrics]:
