@@ -1,13 +1,14 @@
 """The update from images beside the bare convolutions and products of the same layers.
 
-    python benchmarks/pixels.py [rounds]
+    python benchmarks/pixels.py [rounds] [checkout of github.com/facebookresearch/drqv2]
 
 DrQ-v2 from scratch at the paper's shape: 9 x 84 x 84, 32 channels, strides 2,1,1,1, bottleneck 50,
 hidden 1024, batch 256; in float32 and, where the processor has such products, in bfloat16. An
 update is a draw of 256 transitions with random shifts, encoder, critic, actor and target. The bare
 work has the same layers, shapes and precision: convolutions of s forward and backward and of s'
 forward, and the products of the linear layers; no activation, loss, optimiser or data. Both in
-turn, on one thread, by CPU time, which other programs disturb less.
+turn, on one thread, by CPU time, which other programs disturb less. With a checkout the published
+update takes its turn, too, on batches that are already stacked in memory, and without its logging.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -112,6 +116,30 @@ class Bare:
                 self.inputs[n] @ self.weights[n, m]
 
 
+class Published:
+    """One update of DrQ-v2's code."""
+
+    def __init__(self, checkout: str) -> None:
+        # What it imports for its command line and its schedules is not needed here.
+        for name, stub in (("hydra", {}), ("omegaconf", {"OmegaConf": None})):
+            sys.modules.setdefault(name, cast(ModuleType, SimpleNamespace(**stub)))
+        sys.path.insert(0, checkout)
+        torch.manual_seed(0)
+        widths = {"lr": 1e-4, "feature_dim": 50, "hidden_dim": 1024, "critic_target_tau": 0.01}
+        when = {"num_expl_steps": 0, "update_every_steps": 1, "stddev_schedule": "0.2"}
+        sizes = OBS.shape, (ACTIONS,), CPU
+        drqv2: Any = import_module("drqv2")
+        self.agent = drqv2.DrQV2Agent(*sizes, **widths, **when, stddev_clip=0.3, use_tb=False)
+        rng = np.random.default_rng(0)
+        obs, after = rng.integers(0, 256, (2, ROWS, *OBS.shape), dtype=np.uint8)
+        action = rng.uniform(-1, 1, (ROWS, ACTIONS)).astype(np.float32)
+        ones = np.ones((ROWS, 1), np.float32)
+        self.batch = tuple(map(torch.from_numpy, (obs, action, ones, ones, after)))
+
+    def __call__(self) -> None:
+        self.agent.update(iter([self.batch]), 0)
+
+
 def seconds(work: Callable[[], object]) -> float:
     began = time.process_time()
     work()
@@ -129,13 +157,15 @@ def interleaved(works: dict[str, Callable[[], object]], rounds: int) -> dict[str
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def main(rounds: int = 3) -> None:
+def main(rounds: int = 3, checkout: str | None = None) -> None:
     torch.set_num_threads(1)
     kinds = [False, True] if has_bf16(CPU) else [False]
     works: dict[str, Callable[[], object]] = {}
     for bf16 in kinds:
         name, update = "bf16" if bf16 else "float32", Update(bf16)
         works |= {name: update, f"bare {name}": Bare(bf16), f"draw {name}": update.sample}
+    if checkout is not None:
+        works["published"] = Published(checkout)
     found = interleaved(works, rounds)
     for bf16 in kinds:
         name = "bf16" if bf16 else "float32"
@@ -144,9 +174,14 @@ def main(rounds: int = 3) -> None:
         print(f"ratio {bare / update:.2f}; draw {1e3 * draw:.0f} ms, {draw / update:.1%}")
     if len(kinds) == 2:
         print(f"bf16 is {found['float32'] / found['bf16']:.2f} times as fast")
+    if checkout is not None:
+        slow = found["published"]
+        times = ", ".join(f"{slow / found[k]:.2f} {k}" for k in ("float32", "bf16") if k in found)
+        print(f"published: update {1e3 * slow:.0f} ms; times as fast as it: {times}")
     layout = Layout(10**6, 1, OBS, ACTIONS, 64, horizon=500, hold=50)
     print(f"a million actions: {FrameLayout(layout, 1e12, 5000).bytes / 1e9:.1f} GB")
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    asked = [*sys.argv[1:], "3"][0]
+    main(int(asked), *sys.argv[2:3])

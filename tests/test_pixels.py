@@ -265,15 +265,49 @@ def test_the_gradient_of_the_convolutions_is_the_sum_of_both_losses() -> None:
 
 
 def test_bf16_is_for_learning_alone() -> None:
+    """Features stay in it up to the bottlenecks; what these give, values and losses do not."""
     agent, batch = make_agent(), image_batch()
     before = agent.policy(batch.obs, torch.eye(3)[0])
     exact = agent.encode(batch).for_critic.obs
     use_bf16(agent)
-    rough = agent.encode(batch).for_critic.obs
-    assert rough.dtype == torch.float32
-    assert not torch.equal(rough, exact)
-    torch.testing.assert_close(rough, exact, atol=0.05, rtol=0.05)
+    encoded = agent.encode(batch)
+    rough = encoded.for_critic.obs
+    assert rough.dtype == torch.bfloat16
+    assert encoded.for_method.obs.dtype == torch.float32
+    loss, q = agent.critic_loss(encoded.for_critic, batch.skill, torch.zeros(len(rough)))
+    assert q.dtype == loss.dtype == torch.float32
+    torch.testing.assert_close(rough.float(), exact, atol=0.05, rtol=0.05)
     assert torch.equal(agent.policy(batch.obs, torch.eye(3)[0]), before)
+
+
+def test_the_gradient_of_the_convolutions_in_bf16() -> None:
+    """Points where that of float32 does."""
+    found: list[torch.Tensor] = []
+    for bf16 in (False, True):
+        agent, batch = make_agent(), image_batch(64)
+        if bf16:
+            use_bf16(agent)
+        encoded = agent.encode(batch)
+        agent.update(encoded.for_critic, torch.ones(64), torch.Generator().manual_seed(0))
+        encoded.step()
+        gradients = [p.grad.flatten() for p in agent.encoder.parameters() if p.grad is not None]
+        found.append(torch.cat(gradients))
+    assert found[1].dtype == torch.float32
+    assert torch.cosine_similarity(*found, dim=0) > 0.98
+
+
+def test_images_are_rounded_once() -> None:
+    """x / 255 - 0.5, whatever the precision; the images themselves stay as they are."""
+    encoder = ConvEncoder(IMAGES, TINY)
+    seen: list[torch.Tensor] = []
+    encoder.layers.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].clone()))
+    image = torch.arange(9 * 256).reshape(9, 16, 16).to(torch.uint8)
+    exact = image.double() / 255 - 0.5
+    for bf16, dtype in ((False, torch.float32), (True, torch.bfloat16)):
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            encoder(image)
+        assert torch.equal(seen[-1][0], exact.to(dtype))
+    assert torch.equal(image.flatten(), torch.arange(9 * 256).to(torch.uint8))
 
 
 def test_the_policy_can_be_exported() -> None:
