@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,23 +16,27 @@ import comsd
 from comsd import checkpoint
 from comsd.agents.critics import CRITICS
 from comsd.agents.ddpg import DDPG, DDPGConfig
+from comsd.config import Settings
 from comsd.encoders import ConvEncoder, EncoderFrom, PixelSettings, plain_spec
 from comsd.envs import rendering
 from comsd.envs.mujoco import RobotEnv
 from comsd.envs.pixels import PixelEnv, act_on_states, image_pixels
+from comsd.envs.rendering import Quality
 from comsd.envs.specs import ROBOT_TASKS, make_robot
 from comsd.errors import InputError
+from comsd.frame_replay import FrameLayout, FrameReplay
 from comsd.jobs.cost import job_seconds
 from comsd.jobs.size import job_size
 from comsd.methods.base import Method
 from comsd.methods.task import TaskReward
 from comsd.nn import use_bf16
 from comsd.registry import METHODS
+from comsd.reproduction.collect import FinishedRun, of_one_quality
 from comsd.reproduction.plan import make_plan
 from comsd.resolve import resolve, resolve_scratch
 from comsd.runs import factory
 from comsd.skills import OneHot
-from comsd.training.off_policy import OffPolicyTrainer
+from comsd.training.off_policy import OffPolicySettings, OffPolicyTrainer, layout
 from comsd.types import Batch, ObsSpec
 from fake_env import FakeEnv
 
@@ -436,3 +441,33 @@ def test_table_iii_is_planned() -> None:
     assert 6.9e3 * 1e5 < size.disk < 2 * 6.9e3 * 2e5  # 100,000 frames of 48 x 48, and weights
     chosen = make_plan("pixels", "lite", seeds=1, methods=["metra", "comsd"], tasks=["cheetah_run"])
     assert {job.arm for job in chosen.jobs} == {"metra-pixels", "comsd-pixels", "drqv2"}
+
+
+def test_a_report_shows_images_of_one_quality() -> None:
+    def finished(render: Quality | None, seed: int) -> FinishedRun:
+        pixels = Settings() if render is None else PixelSettings(render=render)
+        run: Any = SimpleNamespace(config=SimpleNamespace(pixels=pixels))
+        return FinishedRun("scratch", "cheetah_run", "drqv2", seed, run)
+
+    qualities: list[Quality | None] = ["fast", "full", None, "fast"]
+    runs = [finished(render, seed) for seed, render in enumerate(qualities)]
+    counted, others = of_one_quality(runs)
+    assert [r.seed for r in counted] == [0, 2, 3]
+    assert others == ["scratch/cheetah_run/drqv2-1 (pixels.render is full, that of most runs fast)"]
+    assert of_one_quality(runs[2:3]) == (runs[2:3], [])
+
+
+def test_updates_are_counted_in_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundredth of 100,000 frames, 4,000 of them random; the first update is at their end."""
+    monkeypatch.setattr(OffPolicyTrainer, "update", lambda *_: {})
+    black = np.zeros((1, 3, 16, 16), np.uint8)
+    env = PixelEnv(FakeEnv(1, horizon=200), lambda _: black, black.shape[1:], TINY)
+    agent, seed = make_agent(), np.random.SeedSequence(0)
+    method = TaskReward(TaskReward.config_class(), OneHot(3), agent.method_spec)
+    settings = OffPolicySettings(batch_size=2, replay=500, random_steps=40, update_every=4)
+    sizes = FrameLayout(layout(settings, OneHot(3), env), 1e9, 500)
+    replay = FrameReplay(sizes, torch.device("cpu"), 1)
+    trainer = OffPolicyTrainer(env, agent, method, settings, seed, replay=replay)
+    while trainer.steps < 1000:
+        trainer.train_step()
+    assert (trainer.steps, trainer.updates) == (1000, 240 + 1)

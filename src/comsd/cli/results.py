@@ -92,11 +92,13 @@ def evaluate(argv: list[str]) -> None:
     if not run.pretrains:
         return
     other = next(name for name in METHODS if name != settings.method)
-    again = f"--env {settings.env} --preset {settings.preset}"
-    if resolve(other, settings.env, settings.preset).run.space == settings.space:
+    seen = " --pixels" if settings.pixels else ""
+    again = f"--env {settings.env}{seen} --preset {settings.preset}"
+    usual = resolve(other, settings.env, settings.preset, pixels=settings.pixels)
+    if usual.run.space == settings.space:
         again += f" --skills {settings.skills}"  # elsewhere the number means something else
     echo(f"next:    {called()} pretrain {other} {again}  # another method")
-    echo(f"         {called()} config {settings.method} --env {settings.env}  # all settings")
+    echo(f"         {called()} config {settings.method} --env {settings.env}{seen}  # all settings")
 
 
 ANALYSE = [
