@@ -36,6 +36,7 @@ from comsd.reproduction.plan import make_plan
 from comsd.resolve import resolve, resolve_scratch
 from comsd.runs import factory
 from comsd.skills import OneHot
+from comsd.training.checks import check_shift
 from comsd.training.off_policy import OffPolicySettings, OffPolicyTrainer, layout
 from comsd.types import Batch, ObsSpec
 from fake_env import FakeEnv
@@ -421,6 +422,12 @@ def test_presets_of_images() -> None:
 def test_what_images_cannot_have_is_said(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         resolve("comsd", settings.pop("env"), "smoke", **settings)
+
+
+def test_a_shift_beyond_the_image_is_said() -> None:
+    check_shift(PixelSettings(pad=15), IMAGES)
+    with pytest.raises(InputError, match=r"pixels.pad is 16; it must be at most 15"):
+        check_shift(PixelSettings(pad=16), IMAGES)
 
 
 def test_table_iii_is_planned() -> None:
