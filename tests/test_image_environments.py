@@ -118,6 +118,8 @@ def test_every_command_takes_images(
     tuned, task = tmp_path / "tuned", "--rollouts 2"
     assert call(f"finetune {run} {given} {few} {task} --run {tuned}", capsys)[0] == 0
     assert Run(tuned).config.agent.encoder_from == "critic"  # pyright: ignore
+    code, _, said = call(f"finetune {run} {given} --pixels --run {tmp_path / 'x'}", capsys)
+    assert (code, "--pixels cannot be chosen" in said) == (2, True)
     hold = "--controller discrete --agent.candidates 2"
     asked = f"combine {run} {given} {hold} {few} {task} --run {tmp_path / 'combined'}"
     assert call(asked, capsys)[0] == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,23 +16,28 @@ import comsd
 from comsd import checkpoint
 from comsd.agents.critics import CRITICS
 from comsd.agents.ddpg import DDPG, DDPGConfig
+from comsd.config import Settings
 from comsd.encoders import ConvEncoder, EncoderFrom, PixelSettings, plain_spec
 from comsd.envs import rendering
 from comsd.envs.mujoco import RobotEnv
 from comsd.envs.pixels import PixelEnv, act_on_states, image_pixels
+from comsd.envs.rendering import Quality
 from comsd.envs.specs import ROBOT_TASKS, make_robot
 from comsd.errors import InputError
+from comsd.frame_replay import FrameLayout, FrameReplay
 from comsd.jobs.cost import job_seconds
 from comsd.jobs.size import job_size
 from comsd.methods.base import Method
 from comsd.methods.task import TaskReward
 from comsd.nn import use_bf16
 from comsd.registry import METHODS
+from comsd.reproduction.collect import FinishedRun, of_one_quality
 from comsd.reproduction.plan import make_plan
 from comsd.resolve import resolve, resolve_scratch
 from comsd.runs import factory
 from comsd.skills import OneHot
-from comsd.training.off_policy import OffPolicyTrainer
+from comsd.training.checks import check_shift
+from comsd.training.off_policy import OffPolicySettings, OffPolicyTrainer, layout
 from comsd.types import Batch, ObsSpec
 from fake_env import FakeEnv
 
@@ -265,15 +271,49 @@ def test_the_gradient_of_the_convolutions_is_the_sum_of_both_losses() -> None:
 
 
 def test_bf16_is_for_learning_alone() -> None:
+    """Features stay in it up to the bottlenecks; what these give, values and losses do not."""
     agent, batch = make_agent(), image_batch()
     before = agent.policy(batch.obs, torch.eye(3)[0])
     exact = agent.encode(batch).for_critic.obs
     use_bf16(agent)
-    rough = agent.encode(batch).for_critic.obs
-    assert rough.dtype == torch.float32
-    assert not torch.equal(rough, exact)
-    torch.testing.assert_close(rough, exact, atol=0.05, rtol=0.05)
+    encoded = agent.encode(batch)
+    rough = encoded.for_critic.obs
+    assert rough.dtype == torch.bfloat16
+    assert encoded.for_method.obs.dtype == torch.float32
+    loss, q = agent.critic_loss(encoded.for_critic, batch.skill, torch.zeros(len(rough)))
+    assert q.dtype == loss.dtype == torch.float32
+    torch.testing.assert_close(rough.float(), exact, atol=0.05, rtol=0.05)
     assert torch.equal(agent.policy(batch.obs, torch.eye(3)[0]), before)
+
+
+def test_the_gradient_of_the_convolutions_in_bf16() -> None:
+    """Points where that of float32 does."""
+    found: list[torch.Tensor] = []
+    for bf16 in (False, True):
+        agent, batch = make_agent(), image_batch(64)
+        if bf16:
+            use_bf16(agent)
+        encoded = agent.encode(batch)
+        agent.update(encoded.for_critic, torch.ones(64), torch.Generator().manual_seed(0))
+        encoded.step()
+        gradients = [p.grad.flatten() for p in agent.encoder.parameters() if p.grad is not None]
+        found.append(torch.cat(gradients))
+    assert found[1].dtype == torch.float32
+    assert torch.cosine_similarity(*found, dim=0) > 0.98
+
+
+def test_images_are_rounded_once() -> None:
+    """x / 255 - 0.5, whatever the precision; the images themselves stay as they are."""
+    encoder = ConvEncoder(IMAGES, TINY)
+    seen: list[torch.Tensor] = []
+    encoder.layers.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].clone()))
+    image = torch.arange(9 * 256).reshape(9, 16, 16).to(torch.uint8)
+    exact = image.double() / 255 - 0.5
+    for bf16, dtype in ((False, torch.float32), (True, torch.bfloat16)):
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            encoder(image)
+        assert torch.equal(seen[-1][0], exact.to(dtype))
+    assert torch.equal(image.flatten(), torch.arange(9 * 256).to(torch.uint8))
 
 
 def test_the_policy_can_be_exported() -> None:
@@ -384,6 +424,12 @@ def test_what_images_cannot_have_is_said(settings: dict[str, Any], sentence: str
         resolve("comsd", settings.pop("env"), "smoke", **settings)
 
 
+def test_a_shift_beyond_the_image_is_said() -> None:
+    check_shift(PixelSettings(pad=15), IMAGES)
+    with pytest.raises(InputError, match=r"pixels.pad is 16; it must be at most 15"):
+        check_shift(PixelSettings(pad=16), IMAGES)
+
+
 def test_table_iii_is_planned() -> None:
     plan = make_plan("pixels", "lite", seeds=2)
     places = {job.place: job for job in plan.jobs}
@@ -402,3 +448,33 @@ def test_table_iii_is_planned() -> None:
     assert 6.9e3 * 1e5 < size.disk < 2 * 6.9e3 * 2e5  # 100,000 frames of 48 x 48, and weights
     chosen = make_plan("pixels", "lite", seeds=1, methods=["metra", "comsd"], tasks=["cheetah_run"])
     assert {job.arm for job in chosen.jobs} == {"metra-pixels", "comsd-pixels", "drqv2"}
+
+
+def test_a_report_shows_images_of_one_quality() -> None:
+    def finished(render: Quality | None, seed: int) -> FinishedRun:
+        pixels = Settings() if render is None else PixelSettings(render=render)
+        run: Any = SimpleNamespace(config=SimpleNamespace(pixels=pixels))
+        return FinishedRun("scratch", "cheetah_run", "drqv2", seed, run)
+
+    qualities: list[Quality | None] = ["fast", "full", None, "fast"]
+    runs = [finished(render, seed) for seed, render in enumerate(qualities)]
+    counted, others = of_one_quality(runs)
+    assert [r.seed for r in counted] == [0, 2, 3]
+    assert others == ["scratch/cheetah_run/drqv2-1 (pixels.render is full, that of most runs fast)"]
+    assert of_one_quality(runs[2:3]) == (runs[2:3], [])
+
+
+def test_updates_are_counted_in_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundredth of 100,000 frames, 4,000 of them random; the first update is at their end."""
+    monkeypatch.setattr(OffPolicyTrainer, "update", lambda *_: {})
+    black = np.zeros((1, 3, 16, 16), np.uint8)
+    env = PixelEnv(FakeEnv(1, horizon=200), lambda _: black, black.shape[1:], TINY)
+    agent, seed = make_agent(), np.random.SeedSequence(0)
+    method = TaskReward(TaskReward.config_class(), OneHot(3), agent.method_spec)
+    settings = OffPolicySettings(batch_size=2, replay=500, random_steps=40, update_every=4)
+    sizes = FrameLayout(layout(settings, OneHot(3), env), 1e9, 500)
+    replay = FrameReplay(sizes, torch.device("cpu"), 1)
+    trainer = OffPolicyTrainer(env, agent, method, settings, seed, replay=replay)
+    while trainer.steps < 1000:
+        trainer.train_step()
+    assert (trainer.steps, trainer.updates) == (1000, 240 + 1)

@@ -22,6 +22,13 @@ def linear(fan_in: int, fan_out: int, init: Init = "orthogonal") -> nn.Linear:
     return layer
 
 
+def join(features: Tensor, skill: Tensor) -> Tensor:
+    """Both side by side, in the precision of the features; these are many if they are images'."""
+    if skill.shape[-1] == 0:
+        return features  # a copy less
+    return torch.cat([features, skill.to(features.dtype)], -1)
+
+
 class HasPrecision(nn.Module):
     """A module that runs some of its products in bfloat16 if `bf16` is set."""
 
@@ -31,7 +38,7 @@ class HasPrecision(nn.Module):
 class Network(HasPrecision):
     """Hidden layers and a linear output layer.
 
-    With `bf16` the hidden layers run under autocast; input, output layer and output stay float32.
+    With `bf16` the hidden layers run under autocast; output layer and output stay float32.
     A value of 100 would be rounded to 0.5 by bfloat16.
     """
 
@@ -45,7 +52,8 @@ class Network(HasPrecision):
         if not self.bf16:
             return self.hidden(x)
         with torch.autocast(x.device.type, torch.bfloat16):
-            return self.hidden(x).to(x.dtype)
+            h = self.hidden(x)
+        return h.float()
 
 
 class MLP(Network):

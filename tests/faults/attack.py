@@ -255,6 +255,7 @@ def fingerprint(path: Path) -> str:
         state["replay"].pop("chunks")  # where it is cut depends on when it was saved
         for name in COLUMNS:
             tensors[name] = torch.from_numpy(getattr(trainer.replay, name))
+        tensors["stored"] = trainer.replay.transitions().obs  # of images, also what is in files
     tree = checkpoint.pack(state, "", tensors)
     total = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):

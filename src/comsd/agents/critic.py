@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from comsd.nn import MLP, Bottleneck
+from comsd.nn import MLP, Bottleneck, join
 from comsd.skills import SkillSpace
 
 
@@ -53,7 +53,7 @@ class TwinCritic(Critic):
 
     def forward(self, obs: Tensor, skill: Tensor, action: Tensor) -> Tensor:
         if self.late_action:
-            h = torch.cat([self.trunk(torch.cat([obs, skill], -1)), action], -1)
+            h = torch.cat([self.trunk(join(obs, skill)), action], -1)
         else:
             h = self.trunk(torch.cat([obs, skill, action], -1))
         return torch.cat([self.q1(h), self.q2(h)], -1)

@@ -19,7 +19,7 @@ from comsd.agents.actor_critic import PAPER, ActorCritic, ActorCriticConfig
 from comsd.agents.base import EDGE, Policy
 from comsd.config import setting
 from comsd.encoders import Encoder
-from comsd.nn import MLP, optimizer_step, soft_update
+from comsd.nn import MLP, join, optimizer_step, soft_update
 from comsd.skills import SkillSpace
 from comsd.types import Array, Batch, Metrics, ObsSpec
 
@@ -54,7 +54,7 @@ class DeterministicPolicy(Policy):
         self.actor = nn.Sequential(actor.hidden, actor.out)  # acts in float32, also under bf16
 
     def mean_action(self, obs: Tensor, skill: Tensor) -> Tensor:
-        return self.actor(torch.cat([self.encoder(obs), skill], -1)).tanh()
+        return self.actor(join(self.encoder(obs), skill)).tanh()
 
     @torch.no_grad()
     def sample(self, obs: Tensor, skill: Tensor, rng: np.random.Generator) -> Array:
@@ -122,12 +122,12 @@ class DDPG(ActorCritic):
     @torch.no_grad()
     def td_target(self, batch: Batch, reward: Tensor, skill: Tensor, noise: Tensor) -> Tensor:
         """y (B,); the next action is that of the skill that acted."""
-        action = self.actor(torch.cat([batch.next_obs, batch.skill], -1)).tanh() + noise
+        action = self.actor(join(batch.next_obs, batch.skill)).tanh() + noise
         q = self.target(batch.next_obs, skill, action.clamp(-EDGE, EDGE))
         return reward + batch.discount * q.amin(-1)
 
     def actor_loss(self, obs: Tensor, skill: Tensor, noise: Tensor) -> Tensor:
         """Minus the lesser value; the gradient passes the clamp as if it were not there."""
-        action = self.actor(torch.cat([obs, skill], -1)).tanh() + noise
+        action = self.actor(join(obs, skill)).tanh() + noise
         action = action + (action.clamp(-EDGE, EDGE) - action).detach()
         return -self.critic(obs, skill, action).amin(-1).mean()

@@ -1,6 +1,7 @@
 """Double DQN (van Hasselt et al. 2016): a controller that chooses among a few candidate skills.
 
 q        s -> H, LayerNorm, tanh -> H, ReLU -> Q(s, k), one value per candidate
+images   x -> 50, LayerNorm, tanh -> H, ReLU -> H, ReLU -> Q(x, k)
 target   y = r + d * Q'(s', argmax_k Q(s', k))
 
 A choice lasts some steps, so this is Q-learning on a semi-Markov decision process: r is the
@@ -88,7 +89,9 @@ class DQN(OffPolicyAgent):
         super().__init__(config, encoder or Identity(obs))
         self.space, self.obs = space, obs
         features, hidden = self.encoder.spec.dim, config.hidden
-        self.q = MLP(features, hidden, hidden, config.candidates, norm=True)
+        narrow = self.encoder.bottleneck
+        widths = (narrow, hidden, hidden) if narrow else (hidden, hidden)
+        self.q = MLP(features, *widths, config.candidates, norm=True)
         self.target = copy.deepcopy(self.q).requires_grad_(False)
         self.register_buffer("candidates", torch.zeros(config.candidates, actions))
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))

@@ -24,7 +24,7 @@ from comsd.agents.actor_critic import ActorCritic, ActorCriticConfig
 from comsd.agents.base import Policy
 from comsd.config import setting
 from comsd.encoders import Encoder
-from comsd.nn import MLP, adam, optimizer_step, soft_update
+from comsd.nn import MLP, adam, join, optimizer_step, soft_update
 from comsd.skills import SkillSpace
 from comsd.types import Array, Batch, Metrics, ObsSpec
 
@@ -67,7 +67,7 @@ class GaussianPolicy(Policy):
         self.actor = nn.Sequential(actor.hidden, actor.out)  # acts in float32, also under bf16
 
     def gaussian(self, obs: Tensor, skill: Tensor) -> tuple[Tensor, Tensor]:
-        return mean_and_log_std(self.actor(torch.cat([self.encoder(obs), skill], -1)))
+        return mean_and_log_std(self.actor(join(self.encoder(obs), skill)))
 
     def mean_action(self, obs: Tensor, skill: Tensor) -> Tensor:
         return self.gaussian(obs, skill)[0].tanh()
@@ -137,7 +137,7 @@ class SAC(ActorCritic):
 
     def act(self, obs: Tensor, skill: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """An action (B, A) and its log-probability (B,), from standard normal numbers (B, A)."""
-        mean, log_std = mean_and_log_std(self.actor(torch.cat([obs, skill], -1)))
+        mean, log_std = mean_and_log_std(self.actor(join(obs, skill)))
         u = mean + log_std.exp() * noise
         return u.tanh(), squashed_log_prob(u, log_std, noise)
 

@@ -92,12 +92,14 @@ def evaluate(argv: list[str]) -> None:
     if not run.pretrains:
         return
     other = next(name for name in METHODS if name != settings.method)
-    again = f"--env {settings.env} --preset {settings.preset}"
-    if resolve(other, settings.env, settings.preset).run.space == settings.space:
+    seen = " --pixels" if settings.pixels else ""
+    again = f"--env {settings.env}{seen} --preset {settings.preset}"
+    usual = resolve(other, settings.env, settings.preset, pixels=settings.pixels)
+    if usual.run.space == settings.space:
         again += f" --skills {settings.skills}"  # elsewhere the number means something else
     files = " ".join(["", *Given.words])
     echo(f"next:    {called()} pretrain {other} {again}{files}  # another method")
-    shown = f"{settings.method} --env {settings.env}{files}"
+    shown = f"{settings.method} --env {settings.env}{seen}{files}"
     echo(f"         {called()} config {shown}  # all settings")
 
 

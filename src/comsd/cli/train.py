@@ -140,7 +140,12 @@ def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
         usual = choose("controller", controller, CONTROLLERS)
         agent = usual if controller == "discrete" else agent or usual
         chosen["adapt.controller"] = controller
-    pixels = source.config.run.pixels if source is not None else "--pixels" in rest
+    pixels = "--pixels" in rest
+    if source is not None:
+        seen = "images" if source.config.run.pixels else "states"
+        if pixels:
+            raise InputError(f"--pixels cannot be chosen: {source.path} has learned from {seen}")
+        pixels = source.config.run.pixels
     options = setting_options("task", task, agent, stage, pixels, {"reward": reward})
     if wants_help(rest):
         assert source is not None

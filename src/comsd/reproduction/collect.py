@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from comsd.encoders import PixelSettings
 from comsd.errors import InputError, RunError
 from comsd.files import Folder
 from comsd.jobs.job import read_analysis
@@ -32,6 +34,12 @@ class FinishedRun:
     def rows(self) -> list[dict[str, str]]:
         """Its evaluations."""
         return self.run.evaluations.rows()
+
+    @property
+    def images(self) -> PixelSettings | None:
+        """What it observes, if not states."""
+        pixels = self.run.config.pixels
+        return pixels if isinstance(pixels, PixelSettings) else None
 
     @cached_property
     def analysis(self) -> dict[str, Any] | None:
@@ -60,7 +68,26 @@ def find_runs(root: Path) -> tuple[list[FinishedRun], list[str]]:
                 finished.append(FinishedRun(stage, path.parent.name, arm, int(seed), run))
             except (InputError, RunError) as error:
                 excluded.append(f"{path.relative_to(root)} ({error})")
-    return sorted(finished, key=lambda r: (r.stage, r.env, r.arm, r.seed)), excluded
+    finished, others = of_one_quality(finished)
+    shown = sorted(finished, key=lambda r: (r.stage, r.env, r.arm, r.seed))
+    return shown, excluded + others
+
+
+def of_one_quality(runs: list[FinishedRun]) -> tuple[list[FinishedRun], list[str]]:
+    """Images of two qualities are two tasks: those of the commonest count, beside runs on states.
+
+    The others, with the reason why not.
+    """
+    found = Counter(r.images.render for r in runs if r.images)
+    shown = max(found, key=lambda render: found[render], default=None)
+    counted = [r for r in runs if r.images is None or r.images.render == shown]
+    others = [
+        f"{r.stage}/{r.env}/{r.arm}-{r.seed} (pixels.render is {r.images.render}, that of most "
+        f"runs {shown})"
+        for r in runs
+        if r.images and r.images.render != shown
+    ]
+    return counted, others
 
 
 def commit_of(run: Run) -> str:

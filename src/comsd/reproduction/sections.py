@@ -134,11 +134,13 @@ def adaptation_notes(runs: list[FinishedRun]) -> list[str]:
     pretrained = {source.config.run.steps for r in runs if (source := r.run.source)}
     for name, steps in (("steps of adaptation", adapted), ("of pre-training", pretrained)):
         notes.append(f"{name}: {', '.join(f'{n:,}' for n in sorted(steps))}")
+    seen = {f"{p.size} x {p.size}, {p.render}" for r in runs if (p := r.images)}
+    notes += [f"images: {', '.join(sorted(seen))}"] if seen else []
     settings: dict[str, set[str]] = {}
     for r in runs:
         c = r.run.config.to_json()
         c["adapt"].pop("source", None)
-        compared = [c["adapt"], c["agent"], c["train"], c["run"]["steps"]]
+        compared = [c["adapt"], c["agent"], c["train"], c.get("pixels"), c["run"]["steps"]]
         settings.setdefault(f"{r.arm} on {r.env}", set()).add(json.dumps(compared, sort_keys=True))
     differing = [name for name, values in settings.items() if len(values) > 1]
     return notes + [f"settings differ between the runs of {name}" for name in differing]

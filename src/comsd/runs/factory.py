@@ -35,7 +35,7 @@ from comsd.frame_replay import FrameReplay
 from comsd.methods.base import Method, MethodConfig
 from comsd.registry import AGENTS, env_spec, method_class
 from comsd.skills import SPACES, SkillSpace
-from comsd.training.checks import check_device, check_disk, check_networks
+from comsd.training.checks import check_device, check_disk, check_networks, check_shift
 from comsd.training.off_policy import frame_layout
 from comsd.training.trainer import Trainer, TrainSettings
 from comsd.types import ObsSpec
@@ -120,7 +120,8 @@ def check_possible(config: Config, source: SourceRun | None, env: Env, folder: P
     if sized is not None:
         check_networks(config, env, *sized)
     AGENTS[config.run.agent].check(config, make_space(config), env)
-    if config.run.pixels:
+    if isinstance(config.pixels, PixelSettings):
+        check_shift(config.pixels, env.obs_spec)
         check_disk(frame_layout(config, make_space(config), env), folder)
     if config.run.tensorboard and find_spec("tensorboard") is None:
         raise InputError(

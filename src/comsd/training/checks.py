@@ -16,6 +16,7 @@ from torch import nn
 
 from comsd.agents.ppo import PPOConfig
 from comsd.config import Config, RunSettings
+from comsd.encoders import PixelSettings
 from comsd.envs.base import Env
 from comsd.errors import InputError
 from comsd.files import Folder
@@ -25,6 +26,7 @@ from comsd.replay import Layout
 from comsd.skills import SkillSpace
 from comsd.training.off_policy import OffPolicySettings, frame_layout, layout
 from comsd.training.on_policy import OnPolicySettings
+from comsd.types import ObsSpec
 
 BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # x86: the first two; Arm: the last
 
@@ -183,6 +185,16 @@ def batch_rows(config: Config, env: Env) -> tuple[str, int, int]:
     assert isinstance(config.agent, PPOConfig)
     assert isinstance(config.train, OnPolicySettings)
     return "train.envs", config.train.envs * env.horizon, config.agent.minibatches
+
+
+def check_shift(pixels: PixelSettings, obs: ObsSpec) -> None:
+    """Raise InputError where the random shift could move an image out of sight."""
+    side = min(obs.shape[1:])
+    if pixels.pad >= side:
+        raise InputError(
+            f"pixels.pad is {pixels.pad}; it must be at most {side - 1}, since images have {side} "
+            "rows or columns"
+        )
 
 
 def check_disk(layout: FrameLayout, folder: Path) -> None:
