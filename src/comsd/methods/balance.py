@@ -12,21 +12,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from comsd.nn import RunningMoments
+
 MEMORY = 0.01  # share of the newest batch in moving means
 
 
-class MovingMoments(nn.Module):
-    """Exponential moving mean and variance of batches, saved with the module."""
+class MovingMoments(RunningMoments):
+    """Exponential moving mean and variance of batches."""
 
-    count: Tensor
-    mean: Tensor
-    variance: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        for name in ("count", "mean", "variance"):
-            self.register_buffer(name, torch.zeros((), dtype=torch.float64))
-
+    @torch.no_grad()
     def update(self, values: Tensor) -> None:
         self.count += 1
         share = self.count.reciprocal().clamp_min(MEMORY)  # at first the plain mean of all batches
@@ -35,8 +29,7 @@ class MovingMoments(nn.Module):
         self.variance.lerp_(variance, share)
 
     def standardise(self, values: Tensor) -> Tensor:
-        std = self.variance.sqrt().clamp_min(1e-8)
-        return ((values - self.mean) / std).to(values.dtype)
+        return ((values - self.mean) / self.std.clamp_min(1e-8)).to(values.dtype)
 
 
 class FlagBalance(nn.Module):
