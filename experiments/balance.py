@@ -64,7 +64,7 @@ def keep(name: str) -> None:
     place.mkdir(parents=True)
     for part in ("config.json", "metrics.csv", "evaluations.csv", "evaluation/evaluation.json"):
         shutil.copy(run.path / part, place)
-    if run.config.run.seed == KEPT and not name.startswith("cic"):
+    if name.startswith("auto") and run.config.run.seed == KEPT:
         last = max(checkpoint.found(run.path / "checkpoints"))
         (place / "checkpoints" / last.name).mkdir(parents=True)
         for part in ("state.json", "run.safetensors", "agent.safetensors"):

@@ -18,6 +18,7 @@ from comsd.agents.base import make_policy_fn
 from comsd.envs.foreign import REGISTERED
 from comsd.envs.reward import REWARDS
 from comsd.errors import InputError, RunError
+from comsd.explorer import page
 from comsd.registry import LOADED
 from comsd.runs.run import Run
 from comsd.training.rollout import rollout
@@ -171,7 +172,11 @@ class Many(gymnasium.vector.VectorEnv):
 """
 
 
-def test_a_vector_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_vector_in_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "page.html").write_text(page.HOLE)
+    monkeypatch.setattr(page, "files", lambda _: tmp_path)  # built or not
     (tmp_path / "many.py").write_text(MANY)
     file = f"--env-file {tmp_path / 'many.py'}"
     few = "--agent ddpg --preset smoke --train.envs 3 --train.random-steps 100"

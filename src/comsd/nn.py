@@ -26,7 +26,9 @@ def join(features: Tensor, skill: Tensor) -> Tensor:
     """Both side by side, in the precision of the features; these are many if they are images'."""
     if skill.shape[-1] == 0:
         return features  # a copy less
-    return torch.cat([features, skill.to(features.dtype)], -1)
+    if skill.dtype != features.dtype:
+        skill = skill.to(features.dtype)
+    return torch.cat([features, skill], -1)
 
 
 class HasPrecision(nn.Module):
