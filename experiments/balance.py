@@ -9,6 +9,7 @@ thread each; two of these commands with different robots keep two cores busy.
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import sys
@@ -62,8 +63,11 @@ def keep(name: str) -> None:
     run, place = Run(RUNS / name), RESULTS / name
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    for part in ("config.json", "metrics.csv", "evaluations.csv", "evaluation/evaluation.json"):
+    for part in ("config.json", "metrics.csv", "evaluations.csv"):
         shutil.copy(run.path / part, place)
+    found = json.loads((run.path / "evaluation" / "evaluation.json").read_text())
+    found = {key: value for key, value in found.items() if key not in ("picture", "seal")}
+    (place / "evaluation.json").write_text(json.dumps(found, indent=1))
     if name.startswith("auto") and run.config.run.seed == KEPT:
         last = max(checkpoint.found(run.path / "checkpoints"))
         (place / "checkpoints" / last.name).mkdir(parents=True)
@@ -104,7 +108,19 @@ def collect() -> None:
         row["commit"] = commit_of(Run(RESULTS / name_of(*run)))
         rows.append({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()})
     write_csv(RESULTS / "runs.csv", rows)
-    draw(rows).savefig(RESULTS / "activity.png", dpi=110)
+    draw([*rows, *on_walker()]).savefig(RESULTS / "activity.png", dpi=110)
+
+
+def on_walker() -> list[dict[str, Any]]:
+    """A(f) of the runs in results/walker, which have the paper's weights, or are CIC's."""
+    rows: list[dict[str, Any]] = []
+    with (ROOT / "results" / "walker" / "runs.csv").open() as file:
+        for found in csv.DictReader(file):
+            method, seed = found["run"].split("-")
+            variant = "tuned" if method == "comsd" else method
+            row = {"robot": "walker", "variant": variant, "seed": int(seed)}
+            rows.append(row | {f"A({f:g})": float(found[f"activity_{f:g}"]) for f in FLAGS})
+    return rows
 
 
 def draw(rows: list[dict[str, Any]]) -> Figure:
@@ -120,7 +136,7 @@ def draw(rows: list[dict[str, Any]]) -> Figure:
         axes.set(title=robot, xlabel="flag")
         axes.set_ylim(bottom=0)
     panels[0].set_ylabel("activity A(f): mean AKD")
-    panels[0].legend(frameon=False, fontsize=8)
+    panels[0].legend(frameon=False, fontsize=7, loc="upper right", bbox_to_anchor=(1, 0.93))
     return figure
 
 
