@@ -245,6 +245,20 @@ def opened_legend(opened: Opened) -> str:
     return " ".join(opened.text("legend").split())
 
 
+def test_half_way_between_two_skills(pages: Pages, open_page: Open) -> None:
+    opened = open_page(pages("walker"), "#skills=0&start=0")
+    opened.js("""for (const [id, value] of [["mix-a", 1], ["mix-b", 4], ["mix-t", 0.5]])
+        document.getElementById(id).value = String(value)""")
+    opened.js("document.getElementById('mix-t').dispatchEvent(new Event('input'))")
+    skills = opened.js(
+        "[1, 4].map((i) => [...explorer.run.skills.data.slice(64 * i, 64 * i + 64)])"
+    )
+    middle = [(a + b) / 2 for a, b in zip(*skills, strict=True)]
+    assert opened.js("[...explorer.players[0].skill]") == pytest.approx(middle, abs=1e-6)
+    assert opened.js("explorer.players[0].live")
+    assert not opened.said
+
+
 def test_keys_push_pause_and_add(pages: Pages, open_page: Open) -> None:
     opened = open_page(pages("hopper"), "#skills=0&start=0")
     opened.page.keyboard.press("9")
