@@ -68,6 +68,34 @@ class FakeEnv:
         self.rng.bit_generator.state = state["rng"]
 
 
+class NextStepEnv(FakeEnv):
+    """Its episodes begin in the step after, as in Gymnasium's mode NextStep."""
+
+    def reset(self, where: Mask | None = None) -> Array:
+        if where is None:
+            self.waiting = np.zeros(self.num_envs, bool)
+            return super().reset()
+        np.testing.assert_array_equal(where, self.waiting)
+        return self.obs
+
+    def step(self, action: Array) -> Step:
+        began, before = self.waiting, self.place.copy()
+        step = super().step(action)
+        if began.any():
+            self.place[began] = before[began]
+            super().reset(began)
+            step = Step(self.obs, step.reward, step.terminated & ~began, step.truncated & ~began)
+        self.waiting = step.ended
+        return step._replace(began=began if began.any() else None)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "waiting": self.waiting}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.waiting = state["waiting"]
+
+
 def uneven(env: int, episode: int) -> int | None:
     """Terminates after 1 to 7 steps; every third episode lasts until its time limit."""
     return None if (env + episode) % 3 == 0 else 1 + (3 * env + 5 * episode) % 7

@@ -20,7 +20,7 @@ from comsd.frame_replay import FrameLayout, FrameReplay, shift
 from comsd.replay import Layout
 from comsd.training.checks import check_disk
 from comsd.types import Batch
-from fake_env import FakeEnv
+from fake_env import FakeEnv, NextStepEnv, uneven
 
 SIZE, STACK, ENVS = 4, 3, 2
 CPU = torch.device("cpu")
@@ -32,8 +32,8 @@ def number_of(env: FakeEnv) -> NDArray[np.uint8]:
     return np.tile(numbers[:, :, None, None], (1, 1, SIZE, SIZE))
 
 
-def make_env(ends: Any = None, repeat: int = 1) -> PixelEnv:
-    env = FakeEnv(ENVS, horizon=6, ends=ends)
+def make_env(ends: Any = None, repeat: int = 1, kind: type[FakeEnv] = FakeEnv) -> PixelEnv:
+    env = kind(ENVS, horizon=6, ends=ends)
     settings = PixelSettings(stack=STACK, repeat=repeat, size=8)
     return PixelEnv(env, lambda _: number_of(env), (3, SIZE, SIZE), settings)
 
@@ -51,7 +51,9 @@ def fill(env: PixelEnv, replay: FrameReplay, steps: int, save: Path | None = Non
     for t in range(steps):
         action = rng.uniform(-1, 1, (ENVS, 2)).astype(np.float32)
         step = env.step(action)
-        replay.add(action, step.reward, step.obs, step.terminated, step.ended)
+        replay.add(action, step.reward, step.obs, step.terminated, step.ended, step.began)
+        if step.began is not None:
+            replay.begin(step.obs, step.began)
         if step.ended.any():
             replay.begin(env.reset(step.ended), step.ended)
         if save is not None and t % 4 == 3:
@@ -68,6 +70,16 @@ def check_stacks(batch: Batch, n: int) -> None:
         expected = (clock[:, None] + torch.arange(1 - STACK, 1)).clamp_min(0)
         assert torch.equal(stacks[:, :, 2], expected)
         assert torch.equal(clock, batch.obs[:, -1, 0, 0].int() + gap)
+
+
+@pytest.mark.parametrize("capacity", [200, 30])
+def test_episodes_that_begin_in_the_next_step_have_stacks_of_their_own(capacity: int) -> None:
+    env = make_env(uneven, kind=NextStepEnv)
+    replay = make_replay(env, capacity)
+    fill(env, replay, 64)
+    batch = replay.sample(500, 1, 0.9, np.random.default_rng(0))
+    check_stacks(batch, 1)
+    assert (batch.obs[:, -1, 0, 0] == 0).any()  # first steps of episodes
 
 
 @pytest.mark.parametrize("n", [1, 3])

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import TimeLimit
 
 from comsd.envs.foreign import find_source, foreign_spec
@@ -150,7 +150,61 @@ def vector(mode: AutoresetMode, n: int = 3, horizon: int = 6) -> VectorGymEnv:
     return VectorGymEnv(make, range(n), horizon, "'rails'")
 
 
-@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
+class Delegate(VectorEnv):
+    """A vector of the user's own, which knows nothing of masks."""
+
+    def __init__(self, inner: VectorEnv, mode: AutoresetMode) -> None:
+        self.inner, self.metadata = inner, {"autoreset_mode": mode}
+        self.num_envs = inner.num_envs
+        self.single_observation_space = inner.single_observation_space
+        self.single_action_space = inner.single_action_space
+        self.observation_space, self.action_space = inner.observation_space, inner.action_space
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        assert options is None
+        return self.inner.reset(seed=seed)
+
+    def step(self, actions: Any) -> Any:
+        return self.inner.step(actions)
+
+
+def hand_written(mode: AutoresetMode, n: int = 3, horizon: int = 6) -> VectorGymEnv:
+    def make(num_envs: int) -> Delegate:
+        inner = mode if isinstance(mode, AutoresetMode) else AutoresetMode.DISABLED
+        limited = [lambda: TimeLimit(Rail(), 6)] * num_envs
+        return Delegate(SyncVectorEnv(limited, autoreset_mode=inner), mode)
+
+    return VectorGymEnv(make, range(n), horizon, "'rails'")
+
+
+def test_a_step_that_begins_an_episode_is_no_transition() -> None:
+    env, rng = hand_written(AutoresetMode.NEXT_STEP), np.random.default_rng(0)
+    singles = [GymEnv(Rail, [i], 6, "'rail'") for i in range(3)]
+    waiting, begun = np.zeros(3, bool), 0
+    for _ in range(40):
+        action = rng.uniform(-1, 1, (3, 2)).astype(np.float32)
+        action[0] = 1  # outwards: its episodes are shorter
+        step = env.step(action)
+        began = np.zeros(3, bool) if step.began is None else step.began
+        np.testing.assert_array_equal(began, waiting)
+        for i, single in enumerate(singles):
+            if began[i]:
+                np.testing.assert_array_equal(step.obs[i : i + 1], single.reset())
+                assert (step.reward[i], step.ended[i]) == (0, False)
+            else:
+                other = single.step(action[i : i + 1])
+                for ours, theirs in zip(step[:4], other[:4], strict=True):
+                    np.testing.assert_array_equal(ours[i : i + 1], theirs)
+        waiting, begun = step.ended, begun + began.sum()
+        if waiting.all():  # nobody would lose a step: begun anew at once
+            np.testing.assert_array_equal(env.reset(waiting), [s.reset()[0] for s in singles])
+            waiting = np.zeros(3, bool)
+        elif waiting.any():
+            np.testing.assert_array_equal(env.reset(waiting), step.obs)
+    assert begun > 8
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
 def test_a_vector_is_what_single_environments_are(mode: AutoresetMode) -> None:
     env, singles, rng = vector(mode), rails(3), np.random.default_rng(0)
     np.testing.assert_array_equal(env.obs, singles.obs)
@@ -173,13 +227,16 @@ def test_a_vector_is_what_single_environments_are(mode: AutoresetMode) -> None:
 
 
 def test_modes_of_vectors_that_cannot_be() -> None:
-    with pytest.raises(InputError, match="begins episodes anew in the next step"):
-        vector(AutoresetMode.NEXT_STEP)
-    env = vector(AutoresetMode.SAME_STEP, horizon=2)
-    step = [env.step(np.zeros((3, 2), np.float32)) for _ in range(2)][-1]
-    assert step.truncated.all()
-    with pytest.raises(RunError, match="ends episodes by itself; give its own time limit"):
-        env.reset(step.ended)
+    with pytest.raises(InputError, match=r"is 'soon'; allowed: AutoresetMode.NEXT_STEP, Auto"):
+        hand_written("soon")  # pyright: ignore[reportArgumentType]
+    for mode in (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP):
+        env = hand_written(mode, horizon=2)
+        step = [env.step(np.zeros((3, 2), np.float32)) for _ in range(2)][-1]
+        assert step.truncated.all()
+        with pytest.raises(RunError, match=f"{mode.value} ends episodes by itself; give its own"):
+            env.reset(np.array([True, False, True]))
+        env.reset()  # all of them can be begun anew
+        assert not env.step(np.zeros((3, 2), np.float32)).ended.any()
 
 
 @pytest.mark.parametrize(

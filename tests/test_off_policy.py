@@ -24,7 +24,7 @@ from comsd.training.checks import check_off_policy
 from comsd.training.off_policy import OffPolicySettings, OffPolicyTrainer
 from comsd.training.skill_selection import BestOfK, SkillSelector
 from conftest import make_space, method_cases, plain_obs
-from fake_env import Ends, FakeEnv, at_once, uneven
+from fake_env import Ends, FakeEnv, NextStepEnv, at_once, uneven
 
 AGENT = ("hidden", "lr", "discount", "noise", "encoder_from", "compile")
 
@@ -56,6 +56,7 @@ def make(
     precision: str = "float32",
     encoder: bool = False,
     sac: bool = False,
+    env_class: type[FakeEnv] = FakeEnv,
     **values: Any,
 ) -> OffPolicyTrainer:
     torch.manual_seed(0)
@@ -70,7 +71,7 @@ def make(
     usual = {"batch_size": 8, "replay": 200, "random_steps": 20, "update_every": 2, "hold": 4}
     settings = OffPolicySettings(envs=num_envs, **{**usual, **values})
     seed = np.random.SeedSequence(0)
-    env = FakeEnv(num_envs, ends=ends)
+    env = env_class(num_envs, ends=ends)
     return OffPolicyTrainer(env, agent, method, settings, seed, selector, precision)
 
 
@@ -153,6 +154,22 @@ def test_every_step_may_terminate_an_episode() -> None:
     assert not batch.discount.any()
     assert torch.equal(batch.next_obs, batch.one_step_obs)
     assert trainer.updates > 0
+
+
+def test_no_step_that_begins_an_episode_is_replayed() -> None:
+    trainer = make(num_envs=3, ends=uneven, hold=3, replay=90, env_class=NextStepEnv)
+    seen = set()
+    for _ in range(200):
+        trainer.train_step()
+        batch = trainer.replay.transitions()
+        obs, after = batch.obs.numpy(), batch.next_obs.numpy()
+        np.testing.assert_allclose(after[:, :2], obs[:, :2] + 0.3 * batch.action.numpy(), atol=1e-6)
+        np.testing.assert_array_equal(after[:, 2:], obs[:, 2:] + [1, 0])  # clock, episode
+        np.testing.assert_allclose(batch.reward, after[:, 0], atol=1e-6)
+        seen |= set(map(tuple, obs[:, 2:].tolist()))
+    starts = {int(episode) for clock, episode in seen if clock == 0}
+    assert starts == set(range(len(starts)))  # every episode, from its first step
+    assert len(starts) > 30
 
 
 def test_a_selected_skill_acts_from_the_first_step() -> None:
@@ -286,6 +303,10 @@ def test_training_goes_on_from_several_checkpoints(
     """Before learning begins, in the middle of episodes, and after the replay is full."""
     options = {"num_envs": num_envs, "ends": ends, "replay": 60, "n_step": 2}
     check_continues(tmp_path, (9, 33, 51, 120), 160, **options)
+
+
+def test_episodes_that_begin_in_the_next_step_go_on_from_a_checkpoint(tmp_path: Path) -> None:
+    check_continues(tmp_path, (52, 61), 90, num_envs=3, ends=uneven, env_class=NextStepEnv)
 
 
 @pytest.mark.parametrize("sac", [False, True], ids=["ddpg", "sac"])

@@ -20,7 +20,7 @@ from comsd.training.checks import check_on_policy
 from comsd.training.on_policy import OnPolicySettings, OnPolicyTrainer
 from comsd.types import Batch
 from conftest import make_space, method_cases, plain_obs
-from fake_env import Ends, FakeEnv, at_once, uneven
+from fake_env import Ends, FakeEnv, NextStepEnv, at_once, uneven
 
 HORIZON, ENVS = 8, 3
 
@@ -31,6 +31,7 @@ def make(
     *,
     space: SkillSpace | None = None,
     precision: str = "float32",
+    env_class: type[FakeEnv] = FakeEnv,
 ) -> OnPolicyTrainer:
     torch.manual_seed(0)
     space, kind = space or OneHot(3), METHODS[name]
@@ -38,7 +39,7 @@ def make(
     values |= kind.config_class.on_policy
     method = kind(kind.config_class(hidden=8, **values), space, plain_obs(4))
     agent = PPO(PPOConfig(hidden=8, epochs=2, minibatches=2), space, plain_obs(4), 2)
-    env, settings = FakeEnv(ENVS, HORIZON, ends), OnPolicySettings(envs=ENVS)
+    env, settings = env_class(ENVS, HORIZON, ends), OnPolicySettings(envs=ENVS)
     seed = np.random.SeedSequence(0)
     return OnPolicyTrainer(env, agent, method, settings, seed, precision=precision)
 
@@ -133,6 +134,12 @@ def test_weights_that_are_not_finite_stop_the_run(part: str, sentence: str) -> N
         layer.weight[0] = float("nan")
     with pytest.raises(RunError, match=sentence):
         trainer.train_step()
+
+
+def test_an_episode_that_begins_in_a_step_of_its_own_stops_the_run() -> None:
+    make(env_class=NextStepEnv).train_step()  # all end together and begin by a whole reset
+    with pytest.raises(RunError, match="allowed: the modes SameStep and Disabled, or the agents"):
+        make(ends=uneven, env_class=NextStepEnv).train_step()
 
 
 def test_rewards_that_are_not_finite_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from comsd.envs.skills import SkillEnv
 from comsd.skills import Box, OneHot, SkillSpace
 from comsd.types import PolicyFn
 from counter import Counter
+from fake_env import NextStepEnv
 
 
 def first_coordinate(skill: Tensor, _: np.random.Generator | None) -> PolicyFn:
@@ -62,6 +63,18 @@ def test_a_choice_is_cut_short_for_all_when_one_episode_ends() -> None:
     step = env.step(-np.ones((2, 1), np.float32))  # the action 0, for three steps
     assert step.obs[:, 0].tolist() == [0, 1]
     assert step.truncated.tolist() == [False, True]  # after 3 and 5 steps
+
+
+def test_a_choice_that_began_with_an_episode_is_no_transition_as_a_whole() -> None:
+    inner = NextStepEnv(2, ends=lambda env, _: 2 if env == 0 else None)
+    env = SkillEnv(inner, lambda skill, _: lambda _: skill.numpy(), Box(2), hold=2)
+    env.reset()
+    zeros = np.zeros((2, 2), np.float32)
+    assert env.step(zeros).terminated.tolist() == [True, False]
+    env.reset(np.array([True, False]))
+    step = env.step(zeros)  # of the first: a step that begins an episode, and one of its steps
+    assert step.began is not None
+    assert (step.began.tolist(), inner.clock.tolist()) == ([True, False], [1, 4])
 
 
 def test_skills_are_tensors_of_the_space() -> None:

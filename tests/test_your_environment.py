@@ -172,12 +172,34 @@ class Many(gymnasium.vector.VectorEnv):
 """
 
 
+NEXT_STEP = [  # the same vector in Gymnasium's usual mode
+    ("DISABLED}", "NEXT_STEP}"),
+    ("max_episode_steps, family = 20", "max_episode_steps, family = 1000"),  # it has no time limit
+    (
+        'self.x[(options or {}).get("reset_mask", slice(None))] = 0',
+        "self.x[:], self.far = 0, 0 > 1",
+    ),
+    ("self.x + actions", "np.where(self.far, 0, self.x + actions)"),
+    ("far = np.abs(self.x[:, 0]) > 8", "far = np.abs(self.x[:, 0]) > 2; self.far = far[:, None]"),
+    ('{"x": self.x}', '{"x": self.x, "far": self.far}'),
+    ('self.x = state["x"].copy()', 'self.x, self.far = state["x"].copy(), state["far"].copy()'),
+]
+
+
+@pytest.mark.parametrize("changes", [[], NEXT_STEP], ids=["disabled", "next-step"])
 def test_a_vector_in_a_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    changes: list[tuple[str, str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "page.html").write_text(page.HOLE)
     monkeypatch.setattr(page, "files", lambda _: tmp_path)  # built or not
-    (tmp_path / "many.py").write_text(MANY)
+    many = MANY
+    for old, new in changes:
+        assert many.count(old) == 1
+        many = many.replace(old, new)
+    (tmp_path / "many.py").write_text(many)
     file = f"--env-file {tmp_path / 'many.py'}"
     few = "--agent ddpg --preset smoke --train.envs 3 --train.random-steps 100"
     often = "--log-every 300 --evaluate-every 300 --checkpoint-every 300"

@@ -127,15 +127,17 @@ class Replay:
         next_obs: NDArray[Any],
         terminated: Mask,
         ended: Mask,
+        began: Mask | None = None,
     ) -> None:
-        """What the open rows did and where that led."""
+        """What the open rows did and where that led; began: they did nothing (`Step.began`)."""
+        acted = np.ones(self.num_envs, bool) if began is None else ~began
         at = self.envs, self.head % self.rows
         self.action[at], self.reward[at] = action, reward
         self.segment[at], self.terminated[at] = self.current, terminated
         self.has_terminations |= bool(terminated.any())
-        self.head += 1
+        self.head += acted
         self._open(next_obs)
-        self.head += ended  # the row of the last observation has no action
+        self.head += ended & acted  # the row of the last observation has no action
 
     def _open(self, obs: NDArray[Any]) -> None:
         at = self.envs, self.head % self.rows

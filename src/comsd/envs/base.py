@@ -19,6 +19,7 @@ class Step(NamedTuple):
     terminated: Mask  # (N,)  in a terminal state: no future reward
     truncated: Mask  # (N,)  by the time limit: bootstrap from `obs`
     infos: Sequence[dict[str, Any]] = ()  # Gymnasium's, one per environment; empty for ours
+    began: Mask | None = None  # (N,)  no transition: the action was ignored, an episode began
 
     @property
     def ended(self) -> Mask:
@@ -40,7 +41,8 @@ class Env(Protocol):
     def reset(self, where: Mask | None = None) -> NDArray[Any]:
         """Start new episodes where the mask (N,) is True, by default everywhere.
 
-        Returns the observations of all environments; the others are not affected.
+        Returns the observations of all environments; the others are not affected. Environments
+        that begin episodes only in the next step say so in its `Step.began`.
         """
         ...
 

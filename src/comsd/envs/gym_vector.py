@@ -5,8 +5,8 @@ How an episode that ended begins anew is the vector's `metadata["autoreset_mode"
 Disabled    we ask for it, by `reset(options={"reset_mask": mask})`
 SameStep    at once: `step` returns the first observation of the next episode, the last one of this
             is in the info
-NextStep    in the step after, whose action is ignored. That step is no transition and belongs to no
-            episode, so such a vector is asked for another mode, or refused.
+NextStep    in the step after, whose action is ignored: `Step.began`. That step is no transition.
+            Gymnasium's own vectors in this mode take a mask, too, so they are asked as above.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 from numpy.typing import NDArray
 
+from comsd.config import shown
 from comsd.envs.base import Step
 from comsd.envs.gym import FOREIGN, RESET, STEP, GymEnv, checked_result, one_line
 from comsd.envs.gym_state import OwnState
@@ -49,7 +50,8 @@ class VectorGymEnv(GymEnv):
         self.take_spaces(*single, obs_spec)
         owns = all(hasattr(self.vector, name) for name in ("state_dict", "load_state_dict"))
         self.access = OwnState() if owns else None
-        self.ended = np.ones(self.num_envs, bool)  # and, in SameStep, begun anew already
+        # Since the last step: in SameStep begun anew already, in NextStep to begin in the next.
+        self.ended = np.ones(self.num_envs, bool)
         self.fresh: NDArray[Any] = self.obs
         self.begin(seeds)
 
@@ -67,9 +69,11 @@ class VectorGymEnv(GymEnv):
         where = np.ones(self.num_envs, bool) if where is None else where
         first = not self.begun.all()
         self.clock[where] = 0
-        if first or self.mode is AutoresetMode.DISABLED:
+        at_once = self.mode is AutoresetMode.SAME_STEP and self.ended[where].all()
+        if first or self.mode is AutoresetMode.DISABLED or (where.all() and not at_once):
             seed: Any = [int(s) for s in self.seeds] if first else None
-            options = None if first else {"reset_mask": where.copy()}
+            masked = self.mode is AutoresetMode.DISABLED and not first
+            options = {"reset_mask": where.copy()} if masked else None
             try:
                 result = self.vector.reset(seed=seed, options=options)
                 obs, infos = checked_result("reset", RESET, result)
@@ -78,6 +82,8 @@ class VectorGymEnv(GymEnv):
                 self.fail(int(np.argmax(where)), one_line(error))
         elif not self.ended[where].all():
             self.refuse_time_limit(where)
+        elif self.mode is AutoresetMode.NEXT_STEP:
+            return self.obs
         self.begun[:] = True
         self.ended = self.ended & ~where
         self.obs = np.where(expand(where, self.fresh), self.fresh, self.obs)
@@ -87,12 +93,14 @@ class VectorGymEnv(GymEnv):
     def step(self, action: Array) -> Step:
         if self.mode is AutoresetMode.DISABLED and self.ended.any():
             self.reset(self.ended)  # a roll-out goes on with the others; these do not count
-        self.clock += 1
+        began = self.ended if self.mode is AutoresetMode.NEXT_STEP else np.zeros_like(self.ended)
+        self.clock = np.where(began, 0, self.clock + 1)
         try:
             result = self.vector.step(self.batched(action))
             after, given, terminated, truncated, infos = checked_result("step", STEP, result)
             obs, reward = self.flattened(after), np.asarray(given, np.float64)
             terminated, truncated = np.asarray(terminated, bool), np.asarray(truncated, bool)
+            terminated, truncated = terminated & ~began, truncated & ~began
             ended = terminated | truncated
             if self.mode is AutoresetMode.SAME_STEP and ended.any():
                 self.fresh, obs = obs, self.last_of(obs, ended, infos)
@@ -103,7 +111,7 @@ class VectorGymEnv(GymEnv):
         self.check_finite("reward", reward)
         self.obs, self.ended = obs, ended
         truncated = (truncated | (self.clock >= self.horizon)) & ~terminated
-        return Step(obs, reward, terminated, truncated, self.infos)
+        return Step(obs, reward, terminated, truncated, self.infos, began if began.any() else None)
 
     def last_of(self, obs: NDArray[Any], ended: Mask, infos: dict[str, Any]) -> NDArray[Any]:
         """The true next observations: what `step` returns belongs to the next episode."""
@@ -142,8 +150,8 @@ class VectorGymEnv(GymEnv):
         early = int(np.flatnonzero(where & ~self.ended)[0])
         self.fail(
             early,
-            "a vector in the mode SameStep ends episodes by itself; give its own time limit "
-            "as --env.horizon, or use the mode Disabled",
+            f"a vector in the mode {self.mode.value} ends episodes by itself; give its own time "
+            "limit as --env.horizon, or use the mode Disabled",
         )
 
     # --- state --------------------------------------------------------------------------------
@@ -184,10 +192,13 @@ def autoreset_mode(vector: Any, title: str) -> AutoresetMode:
         raise InputError(
             f"env {title} is {type(vector).__name__}; it must be a gymnasium VectorEnv"
         )
-    mode = vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
-    if mode not in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):
+    said = vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+    try:
+        mode = AutoresetMode(said)
+    except ValueError as error:
+        allowed = ", ".join(f"AutoresetMode.{mode.name}" for mode in AutoresetMode)
         raise InputError(
-            f"env {title} begins episodes anew in the next step, which is no transition; its "
-            'metadata["autoreset_mode"] must be AutoresetMode.SAME_STEP or DISABLED'
-        )
-    return mode
+            f'env {title}: metadata["autoreset_mode"] is {shown(said)}; allowed: {allowed}'
+        ) from error
+    takes_mask = isinstance(vector.unwrapped, (SyncVectorEnv, AsyncVectorEnv))
+    return AutoresetMode.DISABLED if mode is AutoresetMode.NEXT_STEP and takes_mask else mode

@@ -49,7 +49,8 @@ class FrameStack:
 class PixelEnv:
     """An environment seen through a camera; an action acts for some steps.
 
-    The reward is the sum of theirs. When an episode ends in any environment, the step ends for all.
+    The reward is the sum of theirs. When an episode ends or begins in any environment, the step
+    ends for all.
     """
 
     def __init__(self, env: Env, camera: Camera, frame: Frame, settings: PixelSettings) -> None:
@@ -68,11 +69,15 @@ class PixelEnv:
         step = self.env.step(action)
         total = step.reward.astype(np.float64)
         for _ in range(self.action_repeat - 1):
-            if step.ended.any():
+            if step.ended.any() or step.began is not None:
                 break
             step = self.env.step(action)
             total += step.reward
-        return step._replace(obs=self.stack.push(self.camera(step.obs)), reward=total)
+        image = self.camera(step.obs)
+        obs = self.stack.push(image)
+        if step.began is not None:
+            obs = self.stack.start(image, step.began)
+        return step._replace(obs=obs, reward=total)
 
     def positions(self) -> NDArray[np.floating] | None:
         return self.env.positions()

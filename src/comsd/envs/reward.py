@@ -55,9 +55,10 @@ class RewardEnv:
         step = self.env.step(action)
         infos: Sequence[dict[str, Any]] = step.infos or [{}] * self.num_envs
         rows = zip(self.obs, action, step.obs, infos, strict=True)
-        reward = np.array([self.evaluate(*row) for row in rows])
+        acted = [True] * self.num_envs if step.began is None else ~step.began
+        reward = [self.evaluate(*row) if a else 0.0 for row, a in zip(rows, acted, strict=True)]
         self.obs = step.obs
-        return step._replace(reward=reward)
+        return step._replace(reward=np.array(reward))
 
     def evaluate(self, *transition: Any) -> float:
         try:

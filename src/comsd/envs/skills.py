@@ -52,7 +52,7 @@ class SkillEnv:
         skill = torch.from_numpy(action)
         policy_fn = self.policy_fn_of(self.space.decode(skill) if self.decode else skill, self.rng)
         step = self.env.step(policy_fn(self.obs))
-        total, weight = step.reward.astype(np.float64), self.discount
+        total, weight, began = step.reward.astype(np.float64), self.discount, step.began
         for _ in range(self.hold - 1):
             if step.ended.any():
                 break
@@ -60,7 +60,7 @@ class SkillEnv:
             total += weight * step.reward
             weight *= self.discount
         self.obs = step.obs
-        return step._replace(reward=total)
+        return step._replace(reward=total, began=began)
 
     def positions(self) -> NDArray[np.floating] | None:
         return self.env.positions()

@@ -106,10 +106,12 @@ class OffPolicyTrainer(Trainer):
                 raise_if_not_finite(self.agent.state_dict() | {"actions": torch.from_numpy(action)})
         step = self.env.step(action)
         ended = step.ended
-        self.replay.add(action, step.reward, step.obs, step.terminated, ended)
+        self.replay.add(action, step.reward, step.obs, step.terminated, ended, step.began)
         self.obs = step.obs
         self.clock += 1
         self.steps += self.env.num_envs * self.env.repeat
+        if step.began is not None:  # the skill that was selected for it acts from here on
+            self.replay.begin(self.obs, step.began)
         if ended.any():
             self.clock[ended] = 0
             self.obs = self.env.reset(ended)

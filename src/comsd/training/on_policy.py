@@ -62,6 +62,12 @@ class OnPolicyTrainer(Trainer):
         for t in range(length):
             action = policy_fn(obs)
             step = env.step(action)
+            if step.began is not None:
+                raise RunError(
+                    "agent is 'ppo', but an episode of env began in a step without an action, as "
+                    "in Gymnasium's mode NextStep; allowed: the modes SameStep and Disabled, or "
+                    "the agents 'ddpg' and 'sac'"
+                )
             ended = step.ended
             rows.append((obs, action, step.obs, skill.numpy(), step.reward, step.terminated, ended))
             obs = step.obs
