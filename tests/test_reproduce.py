@@ -9,12 +9,13 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 
+import comsd
 from comsd.cli import main
 from comsd.errors import InputError, RunError
 from comsd.files import Folder
@@ -90,6 +91,15 @@ def test_variants_are_told_apart() -> None:
     assert "--method.alpha" not in asked["comsd"]
 
 
+def test_the_precision_is_that_of_all_trainings() -> None:
+    plan = make_plan("behaviour", "lite", seeds=1, methods=["cic"], precision="bf16")
+    asked = {job.stage: job.command(Path("d")) for job in plan.jobs}
+    assert asked["pretrain"][-2:] == ["--precision", "bf16"]
+    assert "--precision" not in asked["analyse"]
+    with pytest.raises(InputError, match="precision is 'half'; allowed: float32, bf16"):
+        comsd.reproduce("behaviour", precision="half")  # pyright: ignore[reportArgumentType]
+
+
 def test_the_automatic_balance_is_a_row_that_can_be_asked_for() -> None:
     assert all(job.arm != "comsd-auto" for job in make_plan("finetuning", "lite", seeds=1).jobs)
     names = ["comsd", "comsd-auto", "cic"]
@@ -101,7 +111,7 @@ def test_the_automatic_balance_is_a_row_that_can_be_asked_for() -> None:
 
 
 def test_controllers_are_rows_on_the_same_skills() -> None:
-    where = {"domains": ["walker"], "methods": ["comsd"], "tasks": ["walker_stand"]}
+    where: dict[str, Any] = {"domains": ["walker"], "methods": ["comsd"], "tasks": ["walker_stand"]}
     plan = make_plan("combination", "lite", seeds=1, **where)
     combined = {job.arm: job for job in plan.jobs if job.stage == "combine"}
     assert list(combined) == ["comsd", "comsd-discrete"]

@@ -22,6 +22,7 @@ S = TypeVar("S", bound="Settings")
 
 Stage = Literal["pretrain", "finetune", "combine", "scratch"]
 Preset = Literal["paper", "lite", "smoke", "literal"]
+Precision = Literal["float32", "bf16"]
 # Whose sizes a preset has; `literal` differs from `paper` in the form of the equations alone.
 SCALES = {"paper": "paper", "lite": "lite", "smoke": "smoke", "literal": "paper"}
 
@@ -135,7 +136,7 @@ class RunSettings(Settings):
     seed: int = setting(0, "seed of all randomness", "default", low=0)
     steps: int = setting(6_250_000, "environment steps in all", "paper", low=1)
     device: str = setting("cpu", "torch device", "this library")
-    precision: Literal["float32", "bf16"] = setting(
+    precision: Precision = setting(
         "float32", "of the networks' matrix products; bf16 where the processor has it", "ours"
     )
     threads: int = setting(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from comsd.api import Report, silent
 from comsd.arguments import (
@@ -18,7 +18,7 @@ from comsd.arguments import (
     check_report,
     plain,
 )
-from comsd.config import SCALES, choose, shown
+from comsd.config import SCALES, Precision, choose, shown
 from comsd.errors import InputError
 from comsd.jobs.executor import Executor
 from comsd.jobs.executors import make_executor
@@ -93,6 +93,7 @@ def reproduce(
     dir: Path | str = "reproduction",
     preset: str = "paper",
     seeds: int | None = None,
+    precision: Precision = "float32",
     domains: Sequence[str] = (),
     methods: Sequence[str] = (),
     tasks: Sequence[str] = (),
@@ -111,7 +112,9 @@ def reproduce(
     number = None if seeds is None else as_number("seeds", seeds, int, 1, MOST_SEEDS)
     place, preset = as_path("dir", dir), choose("preset", preset, {p: p for p in SCALES})
     check_report(report)
-    plan = make_plan(as_text("exhibit", exhibit), preset, seeds=number, **chosen)
+    choose("precision", precision, dict.fromkeys(get_args(Precision)))
+    name = as_text("exhibit", exhibit)
+    plan = make_plan(name, preset, seeds=number, precision=precision, **chosen)
     carry_out(plan, place / preset, executor_of(where), report)
     return write_report(place)
 

@@ -10,7 +10,7 @@ from comsd.cli import executors
 from comsd.cli.console import echo, new_table, read_arguments, show
 from comsd.cli.sweep import report_sweep
 from comsd.cli.watch import JobTable
-from comsd.config import Preset
+from comsd.config import Precision, Preset
 from comsd.jobs.cost import Work, job_total
 from comsd.jobs.size import job_size
 from comsd.options import Option
@@ -21,6 +21,7 @@ from comsd.sweeps.sweep import FILE
 
 OPTIONS = [
     Option("--preset", Preset, "scale of all runs; never mixed in a report", "paper"),
+    Option("--precision", Precision, "bf16 is faster where the processor has it", "float32"),
     Option("--domains", str, "robots [the exhibit's]", several=True),
     Option("--methods", str, "methods and variants [the exhibit's]", several=True),
     Option("--tasks", str, "tasks [the exhibit's]", several=True),
@@ -40,6 +41,7 @@ def reproduce(argv: list[str]) -> None:
         name,
         values["--preset"],
         seeds=values["--seeds"],
+        precision=values["--precision"],
         domains=values["--domains"] or (),
         methods=values["--methods"] or (),
         tasks=values["--tasks"] or (),

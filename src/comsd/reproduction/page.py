@@ -102,7 +102,9 @@ def overview(runs: list[FinishedRun], excluded: list[str], folder: Path) -> str:
         rows.append(f"<tr><td>{stage}<td>{html.escape(env)}<td>{html.escape(arms)}")
     commits = sorted({commit_of(r.run) for r in runs})
     parts = ["<table><tr><th>stage<th>environment<th>finished runs by arm", *rows, "</table>"]
-    parts.append(f"<p>Code: {html.escape(printable(', '.join(commits)))}.")
+    precisions = Counter(r.run.config.run.precision for r in runs)
+    counts = ", ".join(f"{name} {n}" for name, n in precisions.items())
+    parts.append(f"<p>Code: {html.escape(printable(', '.join(commits)))}. Precision: {counts}.")
     if links := explorer_links(runs, folder):
         parts.append(f"<p>Skills to look at: {links}.")
     if excluded:

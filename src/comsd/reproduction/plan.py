@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
 from comsd.adaptation import CONTROLLERS
-from comsd.config import choose
+from comsd.config import Precision, choose
 from comsd.errors import InputError
 from comsd.files import Folder
 from comsd.jobs.cost import relative_seconds
@@ -33,6 +33,7 @@ def make_plan(
     preset: str,
     *,
     seeds: int | None,
+    precision: Precision = "float32",
     domains: Sequence[str] = (),
     methods: Sequence[str] = (),
     tasks: Sequence[str] = (),
@@ -55,8 +56,14 @@ def make_plan(
                 "domains, methods, tasks and controllers are chosen for one exhibit, not for all"
             )
         for job in exhibit_jobs(exhibit, preset, seeds or exhibit.seeds(preset), *own):
-            jobs[job.place] = job
+            jobs[job.place] = with_precision(job, precision)
     return Plan(names, preset, tuple(jobs.values()))
+
+
+def with_precision(job: Job, precision: Precision) -> Job:
+    if precision == "float32" or job.stage == "analyse":
+        return job
+    return replace(job, options=(*job.options, "--precision", precision))
 
 
 def exhibit_jobs(
