@@ -10,19 +10,17 @@ a longer pre-training, fine-tune better?
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
-from tables import write_csv
+from tables import keep_adaptations, keep_report, write_csv
 
 from comsd import Run
 from comsd.adaptation import FinetuneSettings
 from comsd.cli import main
 from comsd.reproduction.collect import commit_of, find_runs
-from comsd.reproduction.page import write_report
 
 ROOT = Path(__file__).parent.parent
 RUNS, RESULTS = ROOT / "runs", ROOT / "results" / "adaptation"
@@ -80,37 +78,11 @@ def variants() -> None:
 
 
 def collect() -> None:
-    shutil.rmtree(RESULTS / "configs", ignore_errors=True)
-    (RESULTS / "configs").mkdir(parents=True)
     found, unfinished = find_runs(RUNS / "lite")
     print("unfinished:", ", ".join(unfinished) or "none")
-    evaluations: list[dict[str, Any]] = []
-    runs: list[dict[str, Any]] = []
-    for f in found:
-        if f.stage == "pretrain":
-            continue
-        what = {"stage": f.stage, "task": f.env, "arm": f.arm, "seed": f.seed}
-        evaluations += [what | row for row in f.rows]
-        adapt = f.run.config.adapt
-        runs.append(
-            what
-            | {
-                "rule": adapt.rule if isinstance(adapt, FinetuneSettings) else "",
-                "steps": f.run.config.run.steps,
-                "return": f.rows[-1]["return"],
-                "commit": commit_of(f.run),
-            }
-        )
-        record = json.loads((f.run.path / "config.json").read_text())
-        config = RESULTS / "configs" / f"{f.stage}-{f.env}-{f.arm}-{f.seed}.json"
-        config.write_text(json.dumps(record, indent=1) + "\n")
-    write_csv(RESULTS / "runs.csv", runs)
+    keep_adaptations(found, RESULTS)
     variants()
-    write_csv(RESULTS / "evaluations.csv", evaluations)
-    page = write_report(RUNS)
-    for table in page.parent.glob("lite-*"):
-        shutil.copy(table, RESULTS)
-    shutil.copy(page, RESULTS)
+    keep_report(RUNS, RESULTS)
 
 
 if __name__ == "__main__":
