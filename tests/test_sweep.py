@@ -26,6 +26,8 @@ from comsd.sweeps.settings import Range
 from comsd.sweeps.sweep import label_of, read_sweep
 from processes import call
 
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
 MAZE = "sweep comsd --env maze-tree --preset smoke"
 
 
@@ -57,6 +59,9 @@ MAZE = "sweep comsd --env maze-tree --preset smoke"
         ("sweep comsd --env walker task.rule=fixed", "setting is 'task.rule'"),
         ("sweep comsd --env walker --task walker_run task.tries=1", "adapt.tries is 1"),
         ("sweep comsd --env walker --task walker_run --rank akd", "rank is 'akd'; allowed: return"),
+        # Known after `comsd evaluate` alone, or of skills with a flag: nothing to rank by.
+        ("sweep comsd --env walker --rank identification", "rank is 'identification'; allowed: "),
+        ("sweep diayn --env walker --rank akd_max_flag", "did you mean 'akd_max_constant'?"),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -219,6 +224,18 @@ def test_halving_promotes_the_best_and_continues_where_it_was(tmp_path: Path) ->
     again = Quick(score)
     carry_out_sweep(asked, tmp_path, again, lambda _: None)
     assert not again.started
+
+
+@pytest.mark.parametrize("method", ["comsd", "diayn"])
+def test_an_environment_of_the_users_is_swept_and_ranked_by_what_its_runs_measure(
+    method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = EXAMPLES / "point_maze.py"
+    few = "steps=500 evaluate_every=500 --seeds 1 --preset smoke --jobs 1"
+    code, out, _ = call(f"sweep {method} --env-file {file} {few} --dir {tmp_path}", capsys)
+    assert code == 0
+    assert "ranked by akd_range_constant" in out
+    assert (tmp_path / "report" / "ranking.csv").exists()
 
 
 @pytest.mark.usefixtures("quick")

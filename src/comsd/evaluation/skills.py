@@ -46,6 +46,7 @@ from comsd.evaluation.sweeps import (
 )
 from comsd.methods.base import Method
 from comsd.runs import Run
+from comsd.skills import Box, SkillSpace
 from comsd.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -94,6 +95,21 @@ class Behaviour:
     flags: Floats | None  # (flags, skills, starts): the AKDs along the flag
 
 
+def training_sweep(space: SkillSpace) -> str:
+    """The sweep that is rolled out during training."""
+    return "flag" if isinstance(space, Box) else "constant"
+
+
+def training_meanings(space: SkillSpace) -> dict[str, str]:
+    """Of the metrics of evaluations during training."""
+    ends = f"_{training_sweep(space)}"
+    return {
+        name: meaning
+        for name, meaning in MEANINGS.items()
+        if name.endswith(ends) or name in held_out.MEANINGS
+    }
+
+
 class SkillEvaluator(Evaluator):
     """For every environment that has no evaluator of its own."""
 
@@ -109,7 +125,7 @@ class SkillEvaluator(Evaluator):
         self.steps = min(steps, run.spec.horizon)
         self.n_random = chosen.skills or RANDOM_SKILLS
         self.sweeps = skill_sweeps(self.space, self.n_random)
-        self.training_sweep = "flag" if "flag" in self.sweeps else "constant"
+        self.training_sweep = training_sweep(self.space)
         self.progress_metrics = {
             "health/retrieval": "retrieval",
             "held_out_auc": "fresh AUC",

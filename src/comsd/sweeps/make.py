@@ -50,7 +50,7 @@ def make_sweep(
         trials=trials,
         task=task,
         adapt=stage,
-        rank=rank or usual_rank(env, task),
+        rank=rank or usual_rank(method, env, task),
         lowest=lowest,
         halve=halve,
         sampler=chosen,

@@ -16,17 +16,19 @@ import numpy as np
 
 from comsd.config import choose
 from comsd.errors import InputError, RunError
-from comsd.evaluation import MazeEvaluator, RobotEvaluator, TaskEvaluator
+from comsd.evaluation import MazeEvaluator, TaskEvaluator
+from comsd.evaluation.skills import training_meanings
 from comsd.files import Folder
 from comsd.jobs.job import Job
 from comsd.registry import env_spec
 from comsd.resolve import resolve
+from comsd.runs.factory import make_space
 from comsd.sweeps.settings import TASK, Choices, Options, Range, Swept, Value, arguments, sweepable
 
 Adaptation = Literal["finetune", "combine"]
 Trial = tuple[tuple[str, Value], ...]  # settings by name
 
-USUAL_RANK = {"maze": "occupancy_entropy", "robots": "akd_range_flag"}
+USUAL_RANK = ("occupancy_entropy", "akd_range_flag", "akd_range_constant")
 CHECKED = 500  # combinations of values that are resolved before a sweep starts
 LONGEST = 90  # letters of a trial's name in a path
 FILE = "sweep.json"
@@ -94,7 +96,7 @@ class Sweep:
                 self.resolve(trial)
         elif not self.settings:
             self.resolve(())
-        choose("rank", self.rank, rank_metrics(self.env, self.task))
+        choose("rank", self.rank, rank_metrics(self.method, self.env, self.task))
         if self.halve and self.trials_wanted < self.halve:
             raise InputError(f"halve is {self.halve}; there are only {self.trials_wanted} trials")
 
@@ -203,22 +205,20 @@ class Sweep:
         return next((f for f in fields if getattr(self, f) != getattr(other, f)), None)
 
 
-def rank_metrics(env: str, task: str | None) -> dict[str, str]:
-    """The metrics of evaluations, and what they mean."""
+def rank_metrics(method: str, env: str, task: str | None) -> dict[str, str]:
+    """The metrics of evaluations during training, and what they mean."""
     if task is not None:
         return TaskEvaluator.meanings
-    maze = env_spec(env).families[0] == "maze"
-    return (MazeEvaluator if maze else RobotEvaluator).meanings
+    if env_spec(env).families[0] == "maze":
+        return MazeEvaluator.meanings
+    return training_meanings(make_space(resolve(method, env, "smoke")))
 
 
-def usual_rank(env: str, task: str | None) -> str:
+def usual_rank(method: str, env: str, task: str | None) -> str:
     if task is not None:
         return "return"
-    family = env_spec(env).families[0]
-    if family not in USUAL_RANK:
-        allowed = ", ".join(rank_metrics(env, task))
-        raise InputError(f"--rank is missing, the metric to rank by; allowed: {allowed}")
-    return USUAL_RANK[family]
+    known = rank_metrics(method, env, task)
+    return next(name for name in USUAL_RANK if name in known)
 
 
 def label_of(trial: Trial) -> str:
