@@ -1,5 +1,6 @@
 # make demo   discover ten skills in the tree maze and show them
 # make test   run the tests
+# make test-python  what needs no torch, in the newest other Python at hand
 # make check  format, lint, types, layers and tests
 # make test-faults  kill -9, damage, links, fuzz and more, at full length
 # make bench  the speed of everything hot, as ratios
@@ -14,7 +15,7 @@ PIP := $(BIN)/pip --quiet --disable-pip-version-check
 DEMO := runs/demo
 PAGE := src/comsd/explorer/page.html
 
-.PHONY: install lock demo wheel test test-slow test-ray test-faults test-viewer viewer explore-demo check format lint types layers bench clean
+.PHONY: install lock demo wheel test test-slow test-python test-ray test-faults test-viewer viewer explore-demo check format lint types layers bench clean
 
 install: .venv/installed
 
@@ -45,6 +46,10 @@ wheel: install $(PAGE)
 	rm -rf dist
 	$(BIN)/hatchling build -t wheel
 	$(BIN)/python -m pytest -m slow tests/slow/test_clean_installation.py
+
+# The newest other Python at hand, in an environment of its own, without torch.
+test-python: install
+	$(BIN)/python -m pytest -m slow tests/slow/test_clean_installation.py -k newest
 
 test: install
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile

@@ -17,7 +17,6 @@ from gymnasium.vector import AutoresetMode
 
 from comsd.envs.specs import ENVS, TASKS
 from comsd.gymnasium import BatchedEnv, gymnasium_id
-from comsd.registry import env_spec
 
 NAMES = [*ENVS, *TASKS]
 USUAL = (  # unbounded observations, as of Gymnasium's own robots; nothing is drawn
@@ -43,7 +42,7 @@ def test_gymnasiums_checker_has_nothing_to_say(name: str) -> None:
         check_env(env.unwrapped)
     assert [str(w.message) for w in said if not any(u in str(w.message) for u in USUAL)] == []
     assert env.spec is not None
-    assert env.spec.max_episode_steps == env_spec(name).horizon
+    assert env.spec.max_episode_steps == (ENVS | TASKS)[name].horizon
 
 
 def actions(env: Any, steps: int) -> np.ndarray:
@@ -52,7 +51,7 @@ def actions(env: Any, steps: int) -> np.ndarray:
 
 @pytest.mark.parametrize("name", ["walker_run", "quadruped", "maze-tree"])
 def test_a_seed_gives_the_trajectory_of_our_own_interface(name: str) -> None:
-    env, ours = gymnasium.make(gymnasium_id(name)), env_spec(name).make(1, 5)
+    env, ours = gymnasium.make(gymnasium_id(name)), (ENVS | TASKS)[name].make(1, 5)
     env.reset(seed=5)
     env.step(actions(env, 1)[0])  # a seed starts everything anew
     obs, info = env.reset(seed=5)
