@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,11 @@ def rng() -> np.random.Generator:
 def plain_obs(dim: int) -> ObsSpec:
     """Observations that networks see as they are."""
     return ObsSpec((dim,), "float32", np.zeros(dim, np.float32), np.ones(dim, np.float32))
+
+
+needs_dmc = pytest.mark.skipif(
+    find_spec("dm_control") is None, reason="dm_control is not installed"
+)
 
 
 def make_batch(space: SkillSpace, rows: int, seed: int = 0) -> Batch:

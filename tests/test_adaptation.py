@@ -19,6 +19,7 @@ from comsd.agents.ddpg import DDPG
 from comsd.agents.dqn import DQN
 from comsd.cli import main
 from comsd.errors import InputError
+from comsd.evaluation.base import untrained_policy
 from comsd.evaluation.tasks import TaskEvaluator
 from comsd.registry import METHODS
 from comsd.resolve import resolve_combine, resolve_finetune
@@ -45,6 +46,14 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def tuned(source: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
     place = tmp_path_factory.mktemp("tuned") / "run"
     return comsd.finetune(source, task="hopper_hop", run=place, seed=3)
+
+
+def test_the_untrained_policy_of_a_fine_tuning_is_that_of_its_skills(
+    source: Run, tuned: Run
+) -> None:
+    obs, skill = torch.randn(5, 15), source.space.grid(5)
+    assert torch.equal(untrained_policy(tuned)(obs, skill), source.policy(obs, skill))
+    assert not torch.equal(tuned.policy(obs, skill), source.policy(obs, skill))
 
 
 def fresh(source: Run, place: Path, critic_init: str) -> tuple[DDPG, DDPG]:
@@ -191,6 +200,11 @@ def test_a_discrete_controller_chooses_among_different_skills(source: Run, tmp_p
     evaluator = TaskEvaluator(run)
     alone = evaluator.candidate_returns(agent.candidates)
     assert metrics["return_best_candidate"] == alone.max()
+    # Random candidates, not points anywhere; both baselines act by the candidates of the run.
+    drawn = agent.policy.anywhere(50, np.random.default_rng(0))
+    assert len(np.unique(drawn, axis=0)) == 4
+    assert torch.equal(untrained_policy(run).candidates, agent.candidates)  # type: ignore[attr-defined]
+    assert 0 <= evaluator.baseline(None)["return"] < 1000
     last = agent.q.out
     assert isinstance(last, nn.Linear)
     with torch.no_grad():  # a controller that always takes the third is worth what the third is

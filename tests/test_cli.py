@@ -146,8 +146,10 @@ def test_evaluate_prints_json(finished: Path, capsys: pytest.CaptureFixture[str]
     assert record["metrics"].keys() == record["random"].keys()
     again = json.loads(call(f"evaluate {finished} --json", capsys)[1])
     assert again == record  # the same rollouts every time
+    picture = Path(record["picture"]).read_bytes()
     greedy = json.loads(call(f"evaluate {finished} --json --greedy", capsys)[1])
     assert greedy["metrics"] != record["metrics"]
+    assert Path(greedy["picture"]).read_bytes() != picture
 
 
 def test_the_papers_claim_is_shown_where_there_is_one(

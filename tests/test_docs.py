@@ -16,7 +16,7 @@ from comsd.envs.foreign import REGISTERED
 from comsd.envs.reward import REWARDS
 from comsd.registry import LOADED
 from comsd.runs.run import Run
-from conftest import OBS, make_batch, make_space
+from conftest import OBS, make_batch, make_space, needs_dmc
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -94,6 +94,7 @@ def shortened(argv: list[str]) -> list[str]:
     return argv
 
 
+@needs_dmc
 @pytest.mark.filterwarnings("ignore")
 def test_the_commands_of_the_page_on_your_environment_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -20,7 +20,7 @@ from comsd.frame_replay import FrameLayout, FrameReplay, shift
 from comsd.replay import Layout
 from comsd.training.checks import check_disk
 from comsd.types import Batch
-from fake_env import FakeEnv, NextStepEnv, uneven
+from fake_env import FakeEnv, NextStepEnv
 
 SIZE, STACK, ENVS = 4, 3, 2
 CPU = torch.device("cpu")
@@ -72,13 +72,17 @@ def check_stacks(batch: Batch, n: int) -> None:
         assert torch.equal(clock, batch.obs[:, -1, 0, 0].int() + gap)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3])
 @pytest.mark.parametrize("capacity", [200, 30])
-def test_episodes_that_begin_in_the_next_step_have_stacks_of_their_own(capacity: int) -> None:
-    env = make_env(uneven, kind=NextStepEnv)
+def test_episodes_that_begin_in_the_next_step_have_stacks_of_their_own(
+    n: int, capacity: int
+) -> None:
+    env = make_env(kind=NextStepEnv, ends=lambda i, _: 6 - i)
     replay = make_replay(env, capacity)
     fill(env, replay, 64)
-    batch = replay.sample(500, 1, 0.9, np.random.default_rng(0))
-    check_stacks(batch, 1)
+    batch = replay.sample(500, n, 0.9, np.random.default_rng(0))
+    whole = batch.discount > 0  # others are cut by a termination
+    check_stacks(Batch(*(column[whole] for column in batch)), n)
     assert (batch.obs[:, -1, 0, 0] == 0).any()  # first steps of episodes
 
 

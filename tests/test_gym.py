@@ -17,6 +17,7 @@ from comsd.envs.gym import GymEnv, action_bounds, estimate_observations, observa
 from comsd.envs.gym_vector import VectorGymEnv
 from comsd.errors import InputError, RunError
 from comsd.registry import env_spec
+from conftest import needs_dmc
 
 F = np.float32
 
@@ -305,7 +306,7 @@ def test_what_is_no_environment_of_this_api_is_named() -> None:
         ("gym:Antt-v5", "Did you mean: `Ant`"),
         ("gym:Ant-v9", "version `v9`"),
         ("gym:no_such_package:Ant-v5", "is only imported when you name it: give --env-package"),
-        ("dmc:humanoid-fly", "did you mean 'dmc:humanoid-"),
+        pytest.param("dmc:humanoid-fly", "did you mean 'dmc:humanoid-", marks=needs_dmc),
         ("Maze3D", "allowed: .*gym:ID, gym:PACKAGE:ID, dmc:DOMAIN-TASK"),
     ],
 )
@@ -315,6 +316,7 @@ def test_a_name_that_leads_nowhere_is_one_sentence(name: str, message: str) -> N
     assert "\n" not in str(error.value)
 
 
+@needs_dmc
 def test_a_task_of_dm_control() -> None:
     source = find_source("dmc:point_mass-easy")
     assert source is not None

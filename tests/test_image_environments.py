@@ -22,6 +22,7 @@ from comsd.envs.pixels import PixelEnv, act_on_states, gym_pixels, summarise
 from comsd.errors import InputError
 from comsd.registry import LOADED, env_spec
 from comsd.runs.run import Run
+from conftest import needs_dmc
 from processes import call, fingerprint
 
 FILE = '''
@@ -185,9 +186,12 @@ def test_images_are_compared_by_small_ones(file: Path) -> None:
     assert small.max() <= 1
 
 
+DRAWN = ["gym:Reacher-v5", "gym:Ant-v5", pytest.param("dmc:reacher-easy", marks=needs_dmc)]
+
+
 @pytest.mark.usefixtures("opengl")
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["gym:Reacher-v5", "gym:Ant-v5", "dmc:reacher-easy"])
+@pytest.mark.parametrize("name", DRAWN)
 def test_environments_of_mujoco_are_drawn(name: str) -> None:
     """Each as it is: dm_control places the target in the model of every copy."""
     size = 84 if name == "gym:Reacher-v5" else 24  # it has no camera, and is far from one outside

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,18 @@ def test_runs_on_states_load_no_opengl() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.usefixtures("opengl")
+def test_triton_is_loaded_before_opengl(tmp_path: Path) -> None:
+    """Of torch's builds for CUDA; the other way round the process crashes with Mesa's drivers."""
+    said = "import sys; print('egl' if 'mujoco.egl' in sys.modules else 'first')"
+    (tmp_path / "triton.py").write_text(said)
+    code = "from comsd.envs.rendering import make_renderer; make_renderer('cheetah', 8, 'fast')"
+    variables = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    asked = [sys.executable, "-c", code]
+    done = subprocess.run(asked, capture_output=True, text=True, check=True, env=variables)
+    assert done.stdout.split() == ["first"]
 
 
 def test_without_a_backend_one_sentence_says_what_to_install(
@@ -244,6 +257,16 @@ def test_who_trains_the_convolutions(name: str, trained_by: EncoderFrom) -> None
     assert ("encoder.layers.0.weight" in moved) == (trained_by in trains)
     assert ("method_bottleneck.hidden.0.weight" in moved) == (name != "task")
     assert {"actor.hidden.0.weight", "critic.trunk.hidden.0.weight"} <= moved
+
+
+def test_an_observation_that_stands_for_another_goes_through_the_bottleneck() -> None:
+    """Transitions of one step, read by a method that asks for one_step_obs alone."""
+    agent, batch = make_agent("both"), image_batch()
+    batch = batch._replace(one_step_obs=batch.next_obs)
+    encoded = agent.encode(batch, {"obs", "one_step_obs"})
+    wanted = agent.method_bottleneck(agent.encoder(batch.next_obs))
+    torch.testing.assert_close(encoded.for_method.one_step_obs, wanted)
+    assert encoded.leaves["next_obs"].requires_grad
 
 
 def test_the_gradient_of_the_convolutions_is_the_sum_of_both_losses() -> None:

@@ -22,6 +22,7 @@ from comsd.explorer import page
 from comsd.registry import LOADED
 from comsd.runs.run import Run
 from comsd.training.rollout import rollout
+from conftest import needs_dmc
 from processes import call, fingerprint
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -255,6 +256,7 @@ def test_skills_of_comsd_end_apart(tmp_path: Path) -> None:
     assert between > 0.2  # of a room of side 2
 
 
+@needs_dmc
 @pytest.mark.filterwarnings("ignore")  # of dm_control
 def test_every_command_on_a_task_of_dm_control(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -142,6 +142,8 @@ class EncodedBatch:
         self.leaves: dict[str, Tensor] = {}
         if isinstance(encoder, Identity):
             return
+        if "one_step_obs" in reads and batch.one_step_obs is batch.next_obs:
+            reads = {*reads, "next_obs"}  # which stands for it
         learns = torch.is_grad_enabled()
         by_method = learns and trained_by in ("method", "both")
         by_critic = learns and trained_by in ("critic", "both")

@@ -146,7 +146,7 @@ class FrameReplay(Replay):
             at = envs, self.head[envs] % self.rows
             self.action[at], self.reward[at], self.terminated[at] = 0, 0, False
             # An episode of its own, so that no window begins or ends here.
-            self.episode[at], self.segment[at] = -1 - i, self.current[envs]
+            self.episode[at], self.segment[at] = -1 - self.head[envs], self.current[envs]
             older = obs[envs, : (i + 1) * self.frame[0]]
             self._set("obs", envs, self.head[envs], older)
             self.head[envs] += 1

@@ -21,6 +21,7 @@ import time
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import mujoco
@@ -121,6 +122,14 @@ def drawn_model(model: mujoco.MjModel, size: int, quality: Quality) -> mujoco.Mj
     return model
 
 
+@cache
+def load_triton() -> None:
+    """Before OpenGL: torch's builds for CUDA load it later, and its LLVM crashes after Mesa's."""
+    if find_spec("triton"):
+        with contextlib.suppress(ImportError):
+            import_module("triton")
+
+
 class Renderer:
     """Square images of one model from one of its cameras; camera -1: from outside."""
 
@@ -130,6 +139,7 @@ class Renderer:
         self.model, self.size = drawn_model(model, size, quality), size
         os.environ["PYOPENGL_PLATFORM"] = backend  # must be known before OpenGL is loaded
         os.environ.setdefault("LP_NUM_THREADS", "0")  # small images gain nothing from threads
+        load_triton()
         self.gl: Any = import_module(f"mujoco.{backend}").GLContext(size, size)
         self.gl.make_current()
         self.context = mujoco.MjrContext(self.model, mujoco.mjtFontScale.mjFONTSCALE_100.value)

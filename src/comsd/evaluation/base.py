@@ -137,9 +137,8 @@ class Evaluator(ABC):
 def untrained_policy(run: Run) -> Policy:
     """The policy with which the run began."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(run.seeds()[0].generate_state(1)[0]))
         env, cpu = run.make_env(1, 0), torch.device("cpu")
-        return factory.make_agent(run.config, run.source, env, cpu).policy
+        return factory.initial_agent(run.config, run.source, env, cpu).policy
 
 
 def policy_fn_of(

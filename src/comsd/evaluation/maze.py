@@ -202,23 +202,25 @@ class MazeEvaluator(Evaluator):
         return Measured(self.baseline(policy), {})
 
     def baseline(self, policy: Policy | None) -> Values:
-        paths, cells = maze_rollouts(
+        return maze_metrics(self.maze, *self.roll_out(policy, self.rollouts), self.seed)
+
+    def roll_out(self, policy: Policy | None, rollouts: int) -> tuple[Paths, Cells]:
+        return maze_rollouts(
             self.maze,
             policy,
             self.space,
-            self.rollouts,
+            rollouts,
             self.seed,
             greedy=bool(self.options.greedy),
             random_start=bool(self.options.random_start),
             stopped=self.stopped,
         )
-        return maze_metrics(self.maze, paths, cells, self.seed)
 
     def draw(self, axes: Axes, policy: Policy) -> None:
         """Rollouts in one colour per skill, inside the walls."""
         from matplotlib.collections import LineCollection  # slow to import
 
-        paths, _ = maze_rollouts(self.maze, policy, self.space, SHOWN, self.seed)
+        paths, _ = self.roll_out(policy, SHOWN)
         for skill, colour in zip(paths, skill_colours(len(paths)), strict=True):
             lines = LineCollection(list(skill), colors=[colour], alpha=0.25, linewidths=1.5)
             axes.add_collection(lines)

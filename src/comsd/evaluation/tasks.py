@@ -47,9 +47,11 @@ class TaskEvaluator(Evaluator):
         self.progress_metrics = {"return": "return", f"{run.config.run.agent}/q": "Q"}
 
     def returns(self, policy: Policy | None, skill: Tensor, noise: bool = False) -> Returns:
-        """Without a policy, of random actions."""
+        """Without a policy, of random actions; those of a discrete controller are candidates."""
         env = self.run.make_env(self.rollouts, self.seed)
         rng, skills = np.random.default_rng(self.seed), skill.expand(self.rollouts, -1)
+        if policy is None and isinstance(controller := self.run.policy, GreedyPolicy):
+            return self.total_rewards(env, lambda obs: controller.anywhere(len(obs), rng))
         return self.total_rewards(env, policy_fn_of(env, policy, skills, rng, noise=noise))
 
     def candidate_returns(self, candidates: Tensor) -> Returns:

@@ -158,6 +158,20 @@ def make_agent(config: Config, source: SourceRun | None, env: Env, device: torch
         return make(*given)
 
 
+def initial_agent(config: Config, source: SourceRun | None, env: Env, device: torch.device) -> Any:
+    """The one with which a run begins, with the weights and candidates it takes over."""
+    weights, _, _, _, skill_seed = seeds(config)
+    torch.manual_seed(int(weights.generate_state(1)[0]))
+    agent = make_agent(config, source, env, device)
+    if isinstance(config.adapt, FinetuneSettings):
+        assert source is not None
+        agent.init_from(source.load_agent(env), config.adapt.critic_init)
+    if isinstance(agent, DQN):
+        assert source is not None
+        find_candidates(source, agent, skill_seed)
+    return agent
+
+
 def make_method(config: Config, obs: ObsSpec, device: torch.device) -> Method:
     """obs: describes the environment's observations; of images a method sees features."""
     assert isinstance(config.method, MethodConfig)
@@ -169,10 +183,9 @@ def make_method(config: Config, obs: ObsSpec, device: torch.device) -> Method:
 
 def make_trainer(config: Config, source: SourceRun | None, env: Env) -> Trainer:
     """As at step 0."""
-    weights, _, seed, _, skill_seed = seeds(config)
+    _, _, seed, _, skill_seed = seeds(config)
     device = torch.device(config.run.device)
-    torch.manual_seed(int(weights.generate_state(1)[0]))
-    agent = make_agent(config, source, env, device)
+    agent = initial_agent(config, source, env, device)
     method = make_method(config, env.obs_spec, device)
     options: dict[str, Any] = {}
     if isinstance(config.pixels, PixelSettings):
@@ -180,11 +193,5 @@ def make_trainer(config: Config, source: SourceRun | None, env: Env) -> Trainer:
         options["replay"] = FrameReplay(sizes, device, config.pixels.pad)
     if config.run.stage != "pretrain":
         options["selector"] = make_selector(config, source, method.space, env, skill_seed)
-    if isinstance(config.adapt, FinetuneSettings):
-        assert source is not None
-        agent.init_from(source.load_agent(env), config.adapt.critic_init)
-    if isinstance(agent, DQN):
-        assert source is not None
-        find_candidates(source, agent, skill_seed)
     make, precision = AGENTS[config.run.agent].make_trainer, config.run.precision
     return make(env, agent, method, config.train, seed, precision=precision, **options)
