@@ -4,18 +4,23 @@
     python experiments/exhibits.py collect  # keeps configs, curves, tables and figures
 
 Runs go to reproduction/lite, as those of `comsd reproduce` do. Pre-trainings of ComSD and CIC on
-Walker are those of results/walker, in float32.
+Walker are those of results/walker, in float32. One question beside it, with runs of its own in
+runs/tune: the learning rate of fine-tuning on Cheetah, 2e-5 in the paper, 1e-4 from scratch.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
+from itertools import product
 from pathlib import Path
+from typing import Any
 
-from tables import keep_adaptations, keep_report
+from tables import keep_adaptations, keep_report, write_csv
 
+from comsd import Run
 from comsd.cli import main
-from comsd.reproduction.collect import find_runs
+from comsd.reproduction.collect import commit_of, find_runs
 
 ROOT = Path(__file__).parent.parent
 RUNS, RESULTS = ROOT / "reproduction", ROOT / "results" / "exhibits"
@@ -35,17 +40,46 @@ PLANS = (
     "sensitivity --seeds 1",
     "conflict --seeds 1",
 )
+RATES = {  # runs in runs/tune by the pre-training they start from
+    f"lr-{short}-{seed}-{task}-1e-4": f"pretrain/cheetah/{arm}-{seed}"
+    for (short, arm), task, seed in product(
+        (("auto", "comsd-auto"), ("tuned", "comsd")), ("cheetah_run", "cheetah_flip"), (1, 2)
+    )
+}
 
 
 def run() -> None:
     for plan in PLANS:
         main(f"reproduce {plan} {SCALE} --dir {RUNS}".split())
+    for name, source in RATES.items():
+        _, _, seed, task = name.split("-")[:4]
+        how = f"--task {task} --agent.lr 1e-4 {SCALE} --seed {seed} --run {ROOT}/runs/tune/{name}"
+        main(f"finetune {RUNS}/lite/{source} {how}".split())
+
+
+def keep_rates() -> None:
+    """The fine-tunings at 1e-4."""
+    rows: list[dict[str, Any]] = []
+    for name, source in RATES.items():
+        path = ROOT / "runs" / "tune" / name
+        if not (path / "config.json").exists() or not Run(path).finished:
+            continue
+        run = Run(path)
+        settings = run.config.run
+        what = {"source": source, "task": settings.env, "seed": settings.seed, "lr": 1e-4}
+        points = [float(row["return"]) for row in run.evaluations.rows()]
+        figures = {"first": round(points[0], 1), "return": round(points[-1], 1)}
+        rows.append(what | figures | {"commit": commit_of(run)})
+        shutil.copy(path / "config.json", RESULTS / "configs" / f"{name}.json")
+        shutil.copy(path / "evaluations.csv", RESULTS / "configs" / f"{name}.csv")
+    write_csv(RESULTS / "learning-rate.csv", rows)
 
 
 def collect() -> None:
     found, unfinished = find_runs(RUNS / "lite")
     print("unfinished:", ", ".join(unfinished) or "none")
     keep_adaptations(found, RESULTS)
+    keep_rates()
     keep_report(RUNS, RESULTS)
 
 

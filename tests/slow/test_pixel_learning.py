@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+import comsd
 from comsd.agents.base import make_policy_fn
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.encoders import ConvEncoder, EncoderFrom, PixelSettings
@@ -17,8 +19,10 @@ from comsd.envs.pixels import image_pixels
 from comsd.frame_replay import FrameLayout, FrameReplay
 from comsd.methods.task import TaskReward
 from comsd.skills import NoSkill
+from comsd.training.checks import has_bf16
 from comsd.training.off_policy import OffPolicySettings, OffPolicyTrainer, layout
 from comsd.types import Array, Mask, ObsSpec, PolicyFn
+from conftest import needs_dmc
 
 pytestmark = pytest.mark.slow
 
@@ -124,3 +128,25 @@ def test_a_trained_encoder_reaches_a_goal_sooner_than_a_random_one(seed: int) ->
     critic, none = reach("critic", seed), reach("none", seed)
     assert critic[1000] >= 16
     assert critic[3000] >= none[3000] + 3
+
+
+@needs_dmc
+@pytest.mark.filterwarnings("ignore")  # of dm_control
+@pytest.mark.skipif(not has_bf16(torch.device("cpu")), reason="needs bf16")
+def test_cartpole_is_balanced_from_images(tmp_path: Path) -> None:
+    """`near`, as edges that are not smoothed hide by how little the pole leans."""
+    run = comsd.finetune(
+        None,
+        task="dmc:cartpole-balance",
+        preset="lite",
+        pixels={"repeat": 4, "render": "near"},
+        steps=60_000,
+        evaluate_every=10_000,
+        precision="bf16",
+        threads=1,
+        seed=0,
+        run=tmp_path / "run",
+    )
+    returns = [float(row["return"]) for row in run.evaluations.rows()]
+    assert max(returns) >= 800
+    assert returns[-1] >= 700
