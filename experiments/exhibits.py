@@ -5,7 +5,8 @@
 
 Runs go to reproduction/lite, as those of `comsd reproduce` do. Pre-trainings of ComSD and CIC on
 Walker are those of results/walker, in float32. One question beside it, with runs of its own in
-runs/tune: the learning rate of fine-tuning on Cheetah, 2e-5 in the paper, 1e-4 from scratch.
+runs/tune: the learning rate of fine-tuning on Cheetah and Hopper, 2e-5 in the paper, 1e-4 from
+scratch. `lite` has had 1e-4 since; runs that say 2e-5 in their config are from before.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ PLANS = (
     "sensitivity --seeds 1",
     "conflict --seeds 1",
 )
+CHEETAH = product(("comsd-auto", "comsd"), (1, 2), ("cheetah_run", "cheetah_flip"))
+HOPPER = product(("comsd-auto",), (1,), ("hopper_hop", "hopper_flip"))
+SHORT = {"comsd-auto": "auto", "comsd": "tuned"}
 RATES = {  # runs in runs/tune by the pre-training they start from
-    f"lr-{short}-{seed}-{task}-1e-4": f"pretrain/cheetah/{arm}-{seed}"
-    for (short, arm), task, seed in product(
-        (("auto", "comsd-auto"), ("tuned", "comsd")), ("cheetah_run", "cheetah_flip"), (1, 2)
-    )
+    f"lr-{SHORT[arm]}-{seed}-{task}-1e-4": f"pretrain/{task.partition('_')[0]}/{arm}-{seed}"
+    for arm, seed, task in (*CHEETAH, *HOPPER)
 }
 
 

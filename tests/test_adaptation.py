@@ -144,6 +144,7 @@ def test_the_values_of_the_paper(source: Run) -> None:
     assert (config.run.steps, config.agent.__dict__["lr"]) == (2_000_000, 1e-4)
     assert (config.run.space, config.run.skills) == ("none", 0)
     assert resolve_combine(source, "hopper_flip", "lite").run.steps == 500_000
+    assert resolve_finetune(source, "hopper_flip", "lite").agent.__dict__["lr"] == 1e-4
 
 
 def test_the_literal_preset_adapts_by_the_papers_algorithms_and_table(source: Run) -> None:
