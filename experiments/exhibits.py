@@ -81,6 +81,11 @@ def collect() -> None:
     found, unfinished = find_runs(RUNS / "lite")
     print("unfinished:", ", ".join(unfinished) or "none")
     keep_adaptations(found, RESULTS)
+    for f in found:
+        if f.stage == "pretrain":
+            for part in ("config.json", "evaluations.csv"):
+                name = f"pretrain-{f.env}-{f.arm}-{f.seed}-{part}"
+                shutil.copy(f.run.path / part, RESULTS / "configs" / name)
     keep_rates()
     keep_report(RUNS, RESULTS)
 
