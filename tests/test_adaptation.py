@@ -202,7 +202,7 @@ def test_a_discrete_controller_chooses_among_different_skills(source: Run, tmp_p
     alone = evaluator.candidate_returns(agent.candidates)
     assert metrics["return_best_candidate"] == alone.max()
     # Random candidates, not points anywhere; both baselines act by the candidates of the run.
-    drawn = agent.policy.anywhere(50, np.random.default_rng(0))
+    drawn = agent.policy.random_candidates(50, np.random.default_rng(0))
     assert len(np.unique(drawn, axis=0)) == 4
     assert torch.equal(untrained_policy(run).candidates, agent.candidates)  # type: ignore[attr-defined]
     assert 0 <= evaluator.baseline(None)["return"] < 1000

@@ -226,6 +226,15 @@ def test_halving_promotes_the_best_and_continues_where_it_was(tmp_path: Path) ->
     assert not again.started
 
 
+def test_the_usual_metric_is_one_that_every_trial_logs() -> None:
+    for spaces, rank in (
+        ("box", "akd_range_flag"),
+        ("one-hot", "akd_range_constant"),
+        ("box,one-hot", "held_out_auc"),
+    ):
+        assert make_sweep("comsd", "walker", {"space": spaces}).rank == rank
+
+
 @pytest.mark.parametrize("method", ["comsd", "diayn"])
 def test_an_environment_of_the_users_is_swept_and_ranked_by_what_its_runs_measure(
     method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -130,7 +130,7 @@ class Replay:
         began: Mask | None = None,
     ) -> None:
         """What the open rows did and where that led; began: they did nothing (`Step.began`)."""
-        acted = np.ones(self.num_envs, bool) if began is None else ~began
+        acted = True if began is None else ~began
         at = self.envs, self.head % self.rows
         self.action[at], self.reward[at] = action, reward
         self.segment[at], self.terminated[at] = self.current, terminated

@@ -66,11 +66,11 @@ class GreedyPolicy(Policy):
     @torch.no_grad()
     def sample(self, obs: Tensor, skill: Tensor, rng: np.random.Generator) -> Array:
         chosen = self.mean_action(obs, skill).cpu().numpy()
-        anywhere = self.anywhere(len(obs), rng)
+        anywhere = self.random_candidates(len(obs), rng)
         return np.where(rng.random((len(obs), 1)) < self.epsilon, anywhere, chosen)
 
-    def anywhere(self, n: int, rng: np.random.Generator) -> Array:
-        """Random candidates, (n, Z)."""
+    def random_candidates(self, n: int, rng: np.random.Generator) -> Array:
+        """(n, Z)"""
         return self.candidates.cpu().numpy()[rng.integers(len(self.candidates), size=n)]
 
 

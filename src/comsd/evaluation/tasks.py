@@ -51,7 +51,7 @@ class TaskEvaluator(Evaluator):
         env = self.run.make_env(self.rollouts, self.seed)
         rng, skills = np.random.default_rng(self.seed), skill.expand(self.rollouts, -1)
         if policy is None and isinstance(controller := self.run.policy, GreedyPolicy):
-            return self.total_rewards(env, lambda obs: controller.anywhere(len(obs), rng))
+            return self.total_rewards(env, lambda obs: controller.random_candidates(len(obs), rng))
         return self.total_rewards(env, policy_fn_of(env, policy, skills, rng, noise=noise))
 
     def candidate_returns(self, candidates: Tensor) -> Returns:

@@ -50,7 +50,7 @@ def make_sweep(
         trials=trials,
         task=task,
         adapt=stage,
-        rank=rank or usual_rank(method, env, task),
+        rank=rank or usual_rank(method, env, task, swept),
         lowest=lowest,
         halve=halve,
         sampler=chosen,

@@ -67,7 +67,7 @@ def best(sweep: Sweep, first: Ranked) -> str:
 def table(sweep: Sweep, ranked: list[Ranked]) -> str:
     names, escape = [s.name for s in sweep.settings], html.escape
     order = "lowest" if sweep.lowest else "highest"
-    meaning = rank_metrics(sweep.method, sweep.env, sweep.task)[sweep.rank]
+    meaning = rank_metrics(sweep.method, sweep.env, sweep.task, sweep.settings)[sweep.rank]
     parts = ["<h2>Ranking</h2>", f"<p>By {escape(sweep.rank)}, {order} first: {escape(meaning)}."]
     parts.append(f"<p>{escape(STATISTICS)}; each value is an evaluation of several starts.")
     parts.append("<table><tr><th>" + "".join(f"<th>{escape(n)}" for n in names))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import product
@@ -28,7 +28,7 @@ from comsd.sweeps.settings import TASK, Choices, Options, Range, Swept, Value, a
 Adaptation = Literal["finetune", "combine"]
 Trial = tuple[tuple[str, Value], ...]  # settings by name
 
-USUAL_RANK = ("occupancy_entropy", "akd_range_flag", "akd_range_constant")
+USUAL_RANK = ("occupancy_entropy", "akd_range_flag", "akd_range_constant", "held_out_auc")
 CHECKED = 500  # combinations of values that are resolved before a sweep starts
 LONGEST = 90  # letters of a trial's name in a path
 FILE = "sweep.json"
@@ -96,7 +96,8 @@ class Sweep:
                 self.resolve(trial)
         elif not self.settings:
             self.resolve(())
-        choose("rank", self.rank, rank_metrics(self.method, self.env, self.task))
+        known = rank_metrics(self.method, self.env, self.task, self.settings)
+        choose("rank", self.rank, known)
         if self.halve and self.trials_wanted < self.halve:
             raise InputError(f"halve is {self.halve}; there are only {self.trials_wanted} trials")
 
@@ -205,19 +206,24 @@ class Sweep:
         return next((f for f in fields if getattr(self, f) != getattr(other, f)), None)
 
 
-def rank_metrics(method: str, env: str, task: str | None) -> dict[str, str]:
-    """The metrics of evaluations during training, and what they mean."""
+def rank_metrics(
+    method: str, env: str, task: str | None, settings: Sequence[Swept]
+) -> dict[str, str]:
+    """The metrics of evaluations during training of every trial, and what they mean."""
     if task is not None:
         return TaskEvaluator.meanings
     if env_spec(env).families[0] == "maze":
         return MazeEvaluator.meanings
-    return training_meanings(make_space(resolve(method, env, "smoke")))
+    spaces = [value for setting in settings if setting.name == "space" for value in setting.ends]
+    chosen: list[dict[str, Any]] = [{"space": space} for space in spaces] or [{}]
+    found = [training_meanings(make_space(resolve(method, env, "smoke", **c))) for c in chosen]
+    return {k: meaning for k, meaning in found[0].items() if all(k in other for other in found)}
 
 
-def usual_rank(method: str, env: str, task: str | None) -> str:
+def usual_rank(method: str, env: str, task: str | None, settings: Sequence[Swept]) -> str:
     if task is not None:
         return "return"
-    known = rank_metrics(method, env, task)
+    known = rank_metrics(method, env, task, settings)
     return next(name for name in USUAL_RANK if name in known)
 
 
