@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
@@ -9,15 +10,28 @@ import numpy as np
 import pytest
 import torch
 
+from comsd.envs.foreign import REGISTERED
+from comsd.envs.reward import REWARDS
 from comsd.methods.base import Method
 from comsd.nn import Network
-from comsd.registry import METHODS
+from comsd.registry import LOADED, METHODS
 from comsd.skills import SPACES, SkillSpace
 from comsd.types import Batch, ObsSpec
 
 torch.set_num_threads(1)
 
 OBS = ObsSpec((2,), "float32", np.array([0.0, -3.5], np.float32), np.array([3.7, 1.6], np.float32))
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    """What a test registers is gone after it: tests share a process, in any order."""
+    tables: list[dict[Any, Any]] = [METHODS, REGISTERED, REWARDS, LOADED]
+    before = [dict(table) for table in tables]
+    yield
+    for table, known in zip(tables, before, strict=True):
+        table.clear()
+        table.update(known)
 
 
 @pytest.fixture

@@ -12,9 +12,6 @@ import pytest
 import torch
 
 from comsd.cli import main
-from comsd.envs.foreign import REGISTERED
-from comsd.envs.reward import REWARDS
-from comsd.registry import LOADED
 from comsd.runs.run import Run
 from conftest import OBS, make_batch, make_space, needs_dmc
 
@@ -107,8 +104,6 @@ def test_the_commands_of_the_page_on_your_environment_run(
         main(shortened(shlex.split(line)[1:]))
     assert Run("runs/ant-forward").config.run.stage == "finetune"
     assert Run("runs/cheetah").config.run.agent == "ppo"
-    REGISTERED.clear()
-    LOADED.clear()
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -121,5 +116,3 @@ def test_the_example_of_the_page_on_your_environment_runs(
     exec(compile(example, "your-environment.md", "exec"), {"__name__": "example"})
     assert Run("runs/line-left").finished
     assert Run("runs/short-ant").spec.horizon == 200
-    REGISTERED.clear()
-    REWARDS.clear()

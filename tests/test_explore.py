@@ -237,7 +237,7 @@ def test_nothing_is_known_of_other_environments() -> None:
     assert declared_recipe(gymnasium.make("Pendulum-v1").unwrapped) is None
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def sled() -> type[Any]:
     register_env_file(Path(__file__).parents[1] / "examples" / "sled.py")
     make = REGISTERED["Sled"].make

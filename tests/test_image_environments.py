@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,10 @@ import torch
 import comsd
 from comsd.encoders import PixelSettings
 from comsd.envs import rendering
-from comsd.envs.foreign import REGISTERED
 from comsd.envs.gym import GymEnv
 from comsd.envs.pixels import PixelEnv, act_on_states, gym_pixels, summarise
 from comsd.errors import InputError
-from comsd.registry import LOADED, env_spec
+from comsd.registry import env_spec
 from comsd.runs.run import Run
 from conftest import needs_dmc
 from processes import call, fingerprint
@@ -81,12 +79,10 @@ SMALL: dict[str, Any] = {
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Iterator[Path]:
+def file(tmp_path: Path) -> Path:
     path = tmp_path / "dot.py"
     path.write_text(FILE)
-    yield path
-    REGISTERED.clear()
-    LOADED.clear()
+    return path
 
 
 @pytest.fixture(scope="module")

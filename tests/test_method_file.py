@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import test_contract as contract
 from comsd.cli import main
 from comsd.cli.lists import extension_points
 from comsd.errors import InputError, RunError
-from comsd.registry import LOADED, METHODS
+from comsd.registry import METHODS
 from comsd.skills import SkillSpace
 from conftest import make_method, make_space
 
@@ -29,14 +28,12 @@ CLAUSES = [
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> Iterator[Path]:
+def toy(tmp_path: Path) -> Path:
     """The example of docs/add-a-method.md as a file."""
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     file = tmp_path / "rnd.py"
     file.write_text(next(block for block in blocks if "class RND(" in block))
-    yield file
-    METHODS.pop("rnd", None)
-    LOADED.clear()
+    return file
 
 
 @pytest.mark.parametrize("env", ["maze-tree", "hopper"])

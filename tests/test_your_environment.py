@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +32,6 @@ SMALL: dict[str, Any] = {
     "evaluate_every": 300,
     "checkpoint_every": 300,
 }
-
-
-@pytest.fixture(autouse=True)
-def forget() -> Iterator[None]:
-    yield
-    for known in (REGISTERED, REWARDS, LOADED):
-        known.clear()
 
 
 @pytest.mark.parametrize("agent", ["ddpg", "sac", "ppo"])
