@@ -3,7 +3,7 @@
     python experiments/exhibits.py run      # trains what is missing; resumes
     python experiments/exhibits.py collect  # keeps configs, curves, tables and figures
 
-Runs go to reproduction/lite, as those of `comsd reproduce` do. Pre-trainings of ComSD and CIC on
+Runs go to runs/reproduction/lite, as those of `comsd reproduce` do. Pre-trainings of ComSD and CIC on
 Walker are those of results/walker, in float32. One question beside it, with runs of its own in
 runs/tune: fine-tuning at the paper's learning rate for Cheetah and Hopper, 2e-5; `lite` has 1e-4.
 """
@@ -23,7 +23,7 @@ from comsd.cli import main
 from comsd.reproduction.collect import commit_of, find_runs
 
 ROOT = Path(__file__).parent.parent
-RUNS, RESULTS = ROOT / "reproduction", ROOT / "results" / "exhibits"
+RUNS, RESULTS = ROOT / "runs" / "reproduction", ROOT / "results" / "exhibits"
 SCALE = "--preset lite --precision bf16"
 THREE = "--methods comsd comsd-auto cic"
 PLANS = (

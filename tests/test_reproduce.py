@@ -338,6 +338,16 @@ def test_the_paper_s_table_end_to_end_through_kill_9(tmp_path: Path) -> None:
     assert 'src="data:image/png;base64,' in page
     assert "http" not in page
 
+    kept = tmp_path / "kept"
+    main(f"report {tmp_path / 'calm'} --keep {kept}".split())
+    main(f"report {tmp_path / 'killed'} --keep {kept}".split())  # more of the same exhibit
+    assert not [*kept.rglob("agent.safetensors"), *kept.rglob("replay*")]
+    pages = [write_report(path) for path in (tmp_path / "killed", kept)]
+    same = [page.with_name("smoke-finetuning.csv").read_bytes() for page in pages]
+    assert same[0] == same[1]
+    assert pages[0].read_text() == pages[1].read_text()
+    assert Run(kept / "smoke" / "finetune" / "walker_run" / "cic-1").finished
+
 
 def finished(run: Path) -> bool:
     steps = json.loads((run / "config.json").read_text())["config"]["run"]["steps"]
@@ -358,6 +368,9 @@ def test_the_maze_exhibit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     rows = table(tmp_path / "report" / "smoke-maze.csv")
     assert {row["arm"] for row in rows} == {"comsd", "diayn"}
     assert {row["row"].split(":")[0] for row in rows} == {"maze-tree-6", "maze-tree-10"}
+    main(["report", str(tmp_path), "--keep", str(tmp_path / "kept")])
+    main(["report", str(tmp_path / "kept")])  # draws no skills: it has no policies
+    assert table(tmp_path / "kept" / "report" / "smoke-maze.csv") == rows
 
 
 def test_unfinished_runs_are_named_and_not_counted(tmp_path: Path) -> None:

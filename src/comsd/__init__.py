@@ -19,7 +19,6 @@ if TYPE_CHECKING:
         finetune,
         load,
         pretrain,
-        report,
         resume,
     )
     from comsd.envs.foreign import register_env
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from comsd.registry import METHODS, make_task
     from comsd.runs.run import Run
     from comsd.skills import Box, OneHot, SkillSpace, Sphere
-    from comsd.studies import SweepResult, reproduce, sweep
+    from comsd.studies import SweepResult, report, reproduce, sweep
     from comsd.types import Batch
     from comsd.user_files import register_env_file, register_file, register_reward_file
 

@@ -19,14 +19,10 @@ from comsd.evaluation import Options, make_evaluator, make_skill_evaluator
 from comsd.evaluation.base import Evaluator, untrained_policy
 from comsd.explorer import write_page
 from comsd.files import Folder, output_folder
-from comsd.reproduction.page import write_report
-from comsd.reproduction.run_page import is_run, write_run_report
 from comsd.resolve import resolve, resolve_combine, resolve_finetune, resolve_scratch
 from comsd.runs import factory
 from comsd.runs.creation import take_lock
 from comsd.runs.run import EXPLORER, Run
-from comsd.sweeps.page import write_sweep_report
-from comsd.sweeps.sweep import FILE as SWEEP_FILE
 from comsd.training.logger import Logger, Progress
 from comsd.training.signals import graceful_stop
 from comsd.training.trainer import Trainer, TrainingLoop, prepare
@@ -337,14 +333,3 @@ def explore(
     prepare(opened.config.run)
     with readable_failures(opened.path):
         return write_page(opened, folder, name, skills, Options(starts, None, steps), report)
-
-
-def report(directory: Path | str, *, out: Path | str | None = None) -> Path:
-    """The page about a run, or a directory of `comsd reproduce` or `comsd sweep`; its path."""
-    place = as_path("directory", directory)
-    folder = None if out is None else as_path("out", out)
-    if is_run(place):
-        return write_run_report(Run(place), folder)
-    if (place / SWEEP_FILE).exists():
-        return write_sweep_report(place, folder)[0]
-    return write_report(place, folder)

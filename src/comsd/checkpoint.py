@@ -222,6 +222,12 @@ def copy(folder: Folder, to: Folder, branches: list[str]) -> None:
     save(to, int(place.path.name), read(place, kept))
 
 
+def has_branch(folder: Folder, branch: str) -> bool:
+    """Does the newest checkpoint hold it?"""
+    places = found(folder)
+    return bool(places) and (folder / max(places).name).has(f"{branch}.safetensors")
+
+
 def drop_chunks(folder: Folder) -> None:
     """Delete the chunks that no checkpoint refers to."""
     chunks = folder / CHUNKS

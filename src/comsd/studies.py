@@ -22,13 +22,17 @@ from comsd.config import SCALES, Precision, choose, shown
 from comsd.errors import InputError
 from comsd.jobs.executor import Executor
 from comsd.jobs.executors import make_executor
+from comsd.reproduction.keep import keep_runs
 from comsd.reproduction.page import write_report
 from comsd.reproduction.plan import carry_out, make_plan
+from comsd.reproduction.run_page import is_run, write_run_report
+from comsd.runs.run import Run
 from comsd.sweeps.make import make_sweep
 from comsd.sweeps.page import write_sweep_report
 from comsd.sweeps.ranking import Ranked, best_commands
 from comsd.sweeps.run import carry_out_sweep
 from comsd.sweeps.settings import FORM, Value
+from comsd.sweeps.sweep import FILE
 
 MOST_SEEDS = 1000
 MOST_TRIALS = 100_000
@@ -150,3 +154,22 @@ def sweep(
     carry_out_sweep(asked, place, executor_of(where), report)
     page, ranking = write_sweep_report(place)
     return SweepResult(ranking, best_commands(asked, ranking[0].trial) if ranking else [], page)
+
+
+def report(
+    directory: Path | str, *, out: Path | str | None = None, keep: Path | str | None = None
+) -> Path:
+    """The page about a run, or a directory of `comsd reproduce` or `comsd sweep`; its path.
+
+    keep: a directory for copies of what `comsd reproduce` has finished, without weights, so small
+    that they can be published. A report can be made of the copies, too.
+    """
+    place, folder = as_path("directory", directory), None if out is None else as_path("out", out)
+    single, swept = is_run(place), (place / FILE).exists()
+    if keep is not None:
+        if single or swept:
+            raise InputError("keep is for a directory of `comsd reproduce`")
+        keep_runs(place, as_path("keep", keep))
+    if single:
+        return write_run_report(Run(place), folder)
+    return write_sweep_report(place, folder)[0] if swept else write_report(place, folder)

@@ -81,9 +81,13 @@ def show_plan(plan: Plan, root: Path, slots: int) -> None:
 
 def report(argv: list[str]) -> None:
     about = "DIR is the directory of a run, of `comsd reproduce` or of `comsd sweep`."
-    options = [Option("--out", Path, "directory of the report", "DIR/report")]
+    options = [
+        Option("--out", Path, "directory of the report", "DIR/report"),
+        Option("--keep", Path, "directory for copies of the runs, without weights, to publish"),
+    ]
     place, given = read_arguments(argv, "comsd report DIR", options, about)
-    if (Path(place) / FILE).exists():
+    if (Path(place) / FILE).exists() and "--keep" not in given:
         report_sweep(Path(place), given.get("--out"))
     else:
-        echo(f"report: {comsd.report(place, out=given.get('--out'))}")
+        page = comsd.report(place, out=given.get("--out"), keep=given.get("--keep"))
+        echo(f"report: {page}")

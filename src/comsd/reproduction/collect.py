@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from comsd import checkpoint
 from comsd.encoders import PixelSettings
 from comsd.errors import InputError, RunError
 from comsd.files import Folder
@@ -40,6 +42,11 @@ class FinishedRun:
         """What it observes, if not states."""
         pixels = self.run.config.pixels
         return pixels if isinstance(pixels, PixelSettings) else None
+
+    @property
+    def drawable(self) -> bool:
+        """Does it have its policy? Runs that were kept for their figures do not (keep.py)."""
+        return checkpoint.has_branch(self.run.checkpoints, "agent")
 
     @cached_property
     def analysis(self) -> dict[str, Any] | None:
@@ -92,6 +99,11 @@ def of_one_quality(runs: list[FinishedRun]) -> tuple[list[FinishedRun], list[str
 
 def commit_of(run: Run) -> str:
     return str(run.versions.get("commit", "unknown"))
+
+
+def record_exhibits(folder: Folder, names: Iterable[str]) -> None:
+    """These were reproduced in this directory, too."""
+    folder.write_json("exhibits.json", sorted({*requested_exhibits(folder.path), *names}))
 
 
 def requested_exhibits(root: Path) -> list[str]:

@@ -55,7 +55,7 @@ def skill_paths(labels: list[str], arms: list[str], runs: list[FinishedRun]) -> 
     figure, grid = panels(len(arms) * len(labels), len(arms), 2.6, 2.8)
     for axes, (label, arm) in zip(grid, product(labels, arms), strict=True):
         axes.axis("off")
-        first = next((r.run for r in runs if (r.env, r.arm) == (label, arm)), None)
+        first = next((r.run for r in runs if (r.env, r.arm) == (label, arm) and r.drawable), None)
         if first:
             make_evaluator(first).draw(axes, first.policy)
             axes.set_title(f"{arm}, {label.rpartition('-')[2]} skills", fontsize=10)

@@ -15,7 +15,7 @@ from comsd.jobs.cost import relative_seconds
 from comsd.jobs.executor import Executor
 from comsd.jobs.job import Job
 from comsd.jobs.scheduler import Report, Watch, driver_lock, execute, raise_failures
-from comsd.reproduction.collect import requested_exhibits
+from comsd.reproduction.collect import record_exhibits
 from comsd.reproduction.exhibits import EXHIBITS, Arm, Exhibit, controlled, find_exhibit
 
 ALL = "all"  # every exhibit
@@ -133,8 +133,7 @@ def carry_out(
 ) -> None:
     """Do what a plan asks for; raises RunError at the end if a job failed."""
     with driver_lock(root):
-        exhibits = sorted({*requested_exhibits(root), *plan.exhibits})
-        Folder(root).write_json("exhibits.json", exhibits)
+        record_exhibits(Folder(root), plan.exhibits)
         seconds = relative_seconds
         failed = execute(plan.jobs, root, executor, report, seconds=seconds, watch=watch)
     raise_failures(failed, root, len(plan.jobs))
