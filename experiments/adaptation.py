@@ -1,11 +1,10 @@
-"""Fine-tuning and combination on Walker behind results/adaptation.
+"""Two questions about fine-tuning on Walker run, beside the exhibits: results/adaptation.
 
     python experiments/adaptation.py run      # trains what is missing; resumes
-    python experiments/adaptation.py collect  # writes the CSV files, configs and the report
+    python experiments/adaptation.py collect  # writes the CSV files and configs
 
-Runs go to runs/lite, in the layout of `comsd reproduce`; pre-trainings are those of results/walker.
-Two questions beside it, with runs of their own in runs/best and runs/longer: does another skill, or
-a longer pre-training, fine-tune better?
+Does another skill, or a longer pre-training, fine-tune better? Pre-trainings are those of
+results/walker; runs go to runs/best and runs/longer.
 """
 
 from __future__ import annotations
@@ -15,41 +14,32 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tables import keep_adaptations, keep_report, write_csv
+from tables import run_comsd, write_csv
 
 from comsd import Run
 from comsd.adaptation import FinetuneSettings
-from comsd.cli import main
-from comsd.reproduction.collect import commit_of, find_runs
+from comsd.reproduction.collect import commit_of
 
 ROOT = Path(__file__).parent.parent
 RUNS, RESULTS = ROOT / "runs", ROOT / "results" / "adaptation"
-COMMON = "--preset lite --domains walker --methods comsd cic"
 
 
 def run() -> None:
-    for words in (
-        f"reproduce finetuning {COMMON} --seeds 3 --dir {RUNS}",
-        # results/adaptation holds 60,000 steps of this, and a variant with --hold 10
-        f"reproduce combination {COMMON} --seeds 1 --controllers continuous --dir {RUNS} "
-        "--tasks walker_stand walker_run",
-        f"reproduce behaviour {COMMON} --seeds 3 --dir {RUNS}",
-    ):
-        main(words.split())
     for seed in (1, 2, 3):
-        main(
-            f"finetune {RUNS}/lite/pretrain/walker/comsd-{seed} --task walker_run --seed {seed} "
-            f"--rule best-of-k --run {RUNS}/best/walker_run-comsd-{seed}".split()
-        )
-    longer = f"{RUNS}/longer/comsd-1"
-    lite = "--env walker --preset lite --seed 1"
-    main(f"pretrain comsd {lite} --steps 600000 --run {longer}".split())
+        source, place = f"{ROOT}/results/walker/comsd-{seed}", f"best/walker_run-comsd-{seed}"
+        train(place, f"finetune {source} --task walker_run --seed {seed} --rule best-of-k")
+    train("longer/comsd-1", "pretrain comsd --env walker --preset lite --seed 1 --steps 600000")
     for task in ("walker_run", "walker_flip"):
-        main(f"finetune {longer} --task {task} --seed 1 --run {RUNS}/longer/{task}-comsd-1".split())
+        source = f"{RUNS}/longer/comsd-1"
+        train(f"longer/{task}-comsd-1", f"finetune {source} --task {task} --seed 1")
 
 
-def variants() -> None:
-    """Fine-tuning of another skill, and after a longer pre-training."""
+def train(place: str, command: str) -> None:
+    begun = (RUNS / place / "config.json").exists()
+    run_comsd(*(f"resume {RUNS / place}" if begun else f"{command} --run {RUNS / place}").split())
+
+
+def collect() -> None:
     rows: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
     for path in sorted([*RUNS.glob("best/walker_*"), *RUNS.glob("longer/walker_*")]):
@@ -75,14 +65,6 @@ def variants() -> None:
     if rows:
         write_csv(RESULTS / "variants.csv", rows)
         write_csv(RESULTS / "variants-evaluations.csv", curves)
-
-
-def collect() -> None:
-    found, unfinished = find_runs(RUNS / "lite")
-    print("unfinished:", ", ".join(unfinished) or "none")
-    keep_adaptations(found, RESULTS)
-    variants()
-    keep_report(RUNS, RESULTS)
 
 
 if __name__ == "__main__":

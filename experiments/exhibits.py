@@ -1,11 +1,12 @@
-"""The paper's exhibits at `lite` scale in bf16, beside those of Walker: results/exhibits.
+"""The paper's exhibits at `lite` scale: results/exhibits.
 
-    python experiments/exhibits.py run      # trains what is missing; resumes
-    python experiments/exhibits.py collect  # keeps configs, curves, tables and figures
+    python experiments/exhibits.py run      # trains what is missing, by priority; resumes
+    python experiments/exhibits.py collect  # adds what is finished to results/exhibits
 
-Runs go to runs/reproduction/lite, as those of `comsd reproduce` do. Pre-trainings of ComSD and CIC on
-Walker are those of results/walker, in float32. One question beside it, with runs of its own in
-runs/tune: fine-tuning at the paper's learning rate for Cheetah and Hopper, 2e-5; `lite` has 1e-4.
+Runs go to runs/reproduction/lite, as those of `comsd reproduce` do; policies that are kept in
+results/ are taken from there. Runs are in bf16 where the processor has it. One question beside it,
+with runs of its own in runs/tune: fine-tuning at the paper's learning rate for Cheetah and Hopper,
+2e-5; `lite` has 1e-4.
 """
 
 from __future__ import annotations
@@ -16,16 +17,20 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from tables import keep_adaptations, keep_report, write_csv
+import torch
+from tables import write_csv
 
 from comsd import Run
 from comsd.cli import main
-from comsd.reproduction.collect import commit_of, find_runs
+from comsd.reproduction.collect import commit_of
+from comsd.training.checks import has_bf16
 
 ROOT = Path(__file__).parent.parent
 RUNS, RESULTS = ROOT / "runs" / "reproduction", ROOT / "results" / "exhibits"
-SCALE = "--preset lite --precision bf16"
+PRECISION = "bf16" if has_bf16(torch.device("cpu")) else "float32"
+SCALE = f"--preset lite --precision {PRECISION}"
 THREE = "--methods comsd comsd-auto cic"
+PIXELS = "cic-pixels-published comsd-pixels cic-pixels comsd-pixels-no-neighbours"
 PLANS = (
     f"behaviour {THREE} --domains walker hopper cheetah quadruped --seeds 3",
     f"combination {THREE} --controllers discrete --domains walker --seeds 3",
@@ -36,11 +41,19 @@ PLANS = (
     f"finetuning {THREE} --domains quadruped cheetah --seeds 2 "
     "--tasks quadruped_stand quadruped_walk cheetah_run cheetah_flip",
     "finetuning --methods comsd-auto --domains hopper --tasks hopper_hop hopper_flip --seeds 1",
+    f"pixels --methods {PIXELS} --tasks cheetah_run cheetah_flip --seeds 2",
     "distance --domains walker --tasks walker_stand walker_run --seeds 2",
     "ablation --seeds 1",
     "sensitivity --seeds 1",
     "conflict --seeds 1",
 )
+KEPT = {  # pre-trainings by the place of their policy in results/
+    **{f"walker/{m}-{seed}": f"walker/{m}-{seed}" for m in ("comsd", "cic") for seed in (1, 2, 3)},
+    **{
+        f"{robot}/comsd-auto-1": f"balance/auto-{robot}-1"
+        for robot in ("walker", "hopper", "cheetah", "quadruped")
+    },
+}
 CHEETAH = product(("comsd-auto", "comsd"), ("cheetah_run", "cheetah_flip"))
 HOPPER = product(("comsd-auto",), ("hopper_hop", "hopper_flip"))
 SHORT = {"comsd-auto": "auto", "comsd": "tuned"}
@@ -51,6 +64,10 @@ RATES = {  # runs in runs/tune by the pre-training they start from
 
 
 def run() -> None:
+    for place, policy in KEPT.items():
+        to = RUNS / "lite" / "pretrain" / place
+        if not to.exists():
+            shutil.copytree(ROOT / "results" / policy, to)
     for plan in PLANS:
         main(f"reproduce {plan} {SCALE} --dir {RUNS}".split())
     for name, source in RATES.items():
@@ -60,7 +77,7 @@ def run() -> None:
 
 
 def keep_rates() -> None:
-    """The fine-tunings at 2e-5."""
+    """The fine-tunings at 2e-5, if they are here."""
     rows: list[dict[str, Any]] = []
     for name, source in RATES.items():
         path = ROOT / "runs" / "tune" / name
@@ -72,22 +89,16 @@ def keep_rates() -> None:
         points = [float(row["return"]) for row in run.evaluations.rows()]
         figures = {"first": round(points[0], 1), "return": round(points[-1], 1)}
         rows.append(what | figures | {"commit": commit_of(run)})
-        shutil.copy(path / "config.json", RESULTS / "configs" / f"{name}.json")
-        shutil.copy(path / "evaluations.csv", RESULTS / "configs" / f"{name}.csv")
-    write_csv(RESULTS / "learning-rate.csv", rows)
+        shutil.copy(path / "config.json", RESULTS / "learning-rate" / f"{name}.json")
+        shutil.copy(path / "evaluations.csv", RESULTS / "learning-rate" / f"{name}.csv")
+    if rows:
+        write_csv(RESULTS / "learning-rate.csv", rows)
 
 
 def collect() -> None:
-    found, unfinished = find_runs(RUNS / "lite")
-    print("unfinished:", ", ".join(unfinished) or "none")
-    keep_adaptations(found, RESULTS)
-    for f in found:
-        if f.stage == "pretrain":
-            for part in ("config.json", "evaluations.csv"):
-                name = f"pretrain-{f.env}-{f.arm}-{f.seed}-{part}"
-                shutil.copy(f.run.path / part, RESULTS / "configs" / name)
+    main(f"report {RUNS} --keep {RESULTS}".split())
+    main(f"report {RESULTS}".split())
     keep_rates()
-    keep_report(RUNS, RESULTS)
 
 
 if __name__ == "__main__":

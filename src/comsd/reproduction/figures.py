@@ -45,8 +45,8 @@ def learning_curves(tasks: list[str], arms: list[str], runs: list[FinishedRun]) 
         axes.set_ylim(bottom=0)
         axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
         axes.set_xlabel("environment steps")
+        axes.legend(frameon=False, fontsize=7)
     grid[0].set_ylabel("return")
-    grid[0].legend(frameon=False, fontsize=8)
     return figure
 
 
