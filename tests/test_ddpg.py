@@ -64,11 +64,12 @@ def test_the_actor_loss_is_minus_the_lesser_value(agent: DDPG) -> None:
     """The gradient passes the clamp as if it were not there."""
     b, noise = batch_of(), 0.3 * torch.randn(ROWS, 2)
     noise[:8] = 3.0  # far beyond the clamp
-    loss = agent.actor_loss(b.obs, b.skill, noise)
+    loss, own_mean = agent.actor_loss(b.obs, b.skill, noise)
     mean = agent.actor(torch.cat([b.obs, b.skill], -1)).tanh()
     action = (mean + noise).clamp(-EDGE, EDGE).detach().requires_grad_()
     q = agent.critic(b.obs, b.skill, action).amin(-1)
     torch.testing.assert_close(loss, -q.mean())
+    torch.testing.assert_close(own_mean, mean)
     (slope,) = torch.autograd.grad(-q.mean(), [action])
     parameters = list(agent.actor.parameters())
     wanted = torch.autograd.grad((mean * slope).sum(), parameters)
@@ -90,7 +91,7 @@ def test_an_update_is_adam_on_both_losses_and_a_soft_update(form: str) -> None:
     critic_loss.backward()
     optimizer.step()
     parameters = list(other.actor.parameters())
-    gradients = torch.autograd.grad(other.actor_loss(b.obs, b.skill, now), parameters)
+    gradients = torch.autograd.grad(other.actor_loss(b.obs, b.skill, now)[0], parameters)
     for p, g in zip(parameters, gradients, strict=True):
         p.grad = g
     torch.optim.Adam(parameters, 1e-4).step()
@@ -103,6 +104,16 @@ def test_an_update_is_adam_on_both_losses_and_a_soft_update(form: str) -> None:
     torch.testing.assert_close(metrics["ddpg/q"], q)
     torch.testing.assert_close(metrics["ddpg/squared_error"], (q - y[:, None]).square())
     assert all(not value.requires_grad for value in metrics.values())
+
+
+def test_saturated_actions_are_counted(agent: DDPG) -> None:
+    """One of two actions is at its bound whatever the observation."""
+    out = agent.actor.out
+    with torch.no_grad():
+        out.weight.zero_()
+        out.bias.copy_(torch.tensor([3.0, 0.5]))  # tanh 3 = .995
+    metrics = agent.update(batch_of(), torch.randn(ROWS), torch.Generator().manual_seed(0))
+    torch.testing.assert_close(metrics["ddpg/saturation"], torch.full((ROWS,), 0.5))
 
 
 def test_noise_in_the_losses_is_clipped(agent: DDPG) -> None:

@@ -23,6 +23,8 @@ from comsd.nn import MLP, join, optimizer_step, soft_update
 from comsd.skills import SkillSpace
 from comsd.types import Array, Batch, Metrics, ObsSpec
 
+SATURATED = 0.99  # beyond this tanh has hardly a gradient: an actor that is there stays there
+
 
 @dataclass(frozen=True)
 class DDPGConfig(ActorCriticConfig):
@@ -104,13 +106,14 @@ class DDPG(ActorCritic):
         critic_loss, q = self.critic_loss(batch, valued, y)
         optimizer_step(self.optimizers["critic"], critic_loss)
 
-        actor_loss = self.actor_loss(batch.obs.detach(), batch.skill, now)
+        actor_loss, mean = self.actor_loss(batch.obs.detach(), batch.skill, now)
         optimizer_step(self.optimizers["actor"], actor_loss, list(self.actor.parameters()))
         soft_update(self.target, self.critic, self.config.target_ema)
         return {
             "ddpg/reward": reward,
             "ddpg/q": q,
             "ddpg/squared_error": (q - y[:, None]).square(),
+            "ddpg/saturation": (mean.abs() > SATURATED).float().mean(-1),
         }
 
     def clipped_noise(self, n: int, like: Tensor, generator: torch.Generator) -> Tensor:
@@ -126,8 +129,12 @@ class DDPG(ActorCritic):
         q = self.target(batch.next_obs, skill, action.clamp(-EDGE, EDGE))
         return reward + batch.discount * q.amin(-1)
 
-    def actor_loss(self, obs: Tensor, skill: Tensor, noise: Tensor) -> Tensor:
-        """Minus the lesser value; the gradient passes the clamp as if it were not there."""
-        action = self.actor(join(obs, skill)).tanh() + noise
+    def actor_loss(self, obs: Tensor, skill: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Minus the lesser value, and the mean actions (B, A).
+
+        The gradient passes the clamp as if it were not there.
+        """
+        mean = self.actor(join(obs, skill)).tanh()
+        action = mean + noise
         action = action + (action.clamp(-EDGE, EDGE) - action).detach()
-        return -self.critic(obs, skill, action).amin(-1).mean()
+        return -self.critic(obs, skill, action).amin(-1).mean(), mean.detach()
