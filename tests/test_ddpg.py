@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 
 import numpy as np
 import pytest
@@ -106,12 +107,26 @@ def test_an_update_is_adam_on_both_losses_and_a_soft_update(form: str) -> None:
     assert all(not value.requires_grad for value in metrics.values())
 
 
+def always(agent: DDPG, raw: list[float]) -> None:
+    """The same actions for every observation; raw: before tanh."""
+    out = agent.actor.out
+    assert isinstance(out, torch.nn.Linear)
+    torch.nn.init.zeros_(out.weight)
+    out.bias.data = torch.tensor(raw)
+
+
+def test_the_penalty_is_on_what_tanh_is_applied_to(agent: DDPG) -> None:
+    b, noise = batch_of(), torch.zeros(ROWS, 2)
+    always(agent, [3.0, -1.0])
+    plain, _ = agent.actor_loss(b.obs, b.skill, noise)
+    agent.config = dataclasses.replace(agent.config, saturation_penalty=0.1)
+    penalised, _ = agent.actor_loss(b.obs, b.skill, noise)
+    assert (penalised - plain).item() == pytest.approx(0.1 * (9 + 1) / 2, abs=1e-5)
+
+
 def test_saturated_actions_are_counted(agent: DDPG) -> None:
     """One of two actions is at its bound whatever the observation."""
-    out = agent.actor.out
-    with torch.no_grad():
-        out.weight.zero_()
-        out.bias.copy_(torch.tensor([3.0, 0.5]))  # tanh 3 = .995
+    always(agent, [3.0, 0.5])  # tanh 3 = .995
     metrics = agent.update(batch_of(), torch.randn(ROWS), torch.Generator().manual_seed(0))
     torch.testing.assert_close(metrics["ddpg/saturation"], torch.full((ROWS,), 0.5))
 

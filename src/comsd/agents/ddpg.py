@@ -36,6 +36,12 @@ class DDPGConfig(ActorCriticConfig):
         0, "environment steps in which it falls from noise_start; 0: it is constant", "URLB", low=0
     )
     noise_clip: float = setting(0.3, "bound of the noise in the losses", PAPER, low=0)
+    saturation_penalty: float = setting(
+        0.0,
+        "weight in the actor's loss of the mean square of what tanh is applied to",
+        "ours",
+        low=0,
+    )
 
 
 @dataclass
@@ -134,7 +140,11 @@ class DDPG(ActorCritic):
 
         The gradient passes the clamp as if it were not there.
         """
-        mean = self.actor(join(obs, skill)).tanh()
+        raw = self.actor(join(obs, skill))
+        mean = raw.tanh()
         action = mean + noise
         action = action + (action.clamp(-EDGE, EDGE) - action).detach()
-        return -self.critic(obs, skill, action).amin(-1).mean(), mean.detach()
+        loss = -self.critic(obs, skill, action).amin(-1).mean()
+        if weight := self.config.saturation_penalty:
+            loss = loss + weight * raw.square().mean()
+        return loss, mean.detach()
