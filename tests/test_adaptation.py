@@ -23,6 +23,7 @@ from comsd.evaluation.base import untrained_policy
 from comsd.evaluation.tasks import TaskEvaluator
 from comsd.registry import METHODS
 from comsd.resolve import resolve_combine, resolve_finetune
+from comsd.runs import factory
 from comsd.runs.run import Run
 from comsd.skills import Sphere
 from comsd.training.off_policy import OffPolicyTrainer
@@ -123,6 +124,13 @@ def test_the_score_is_the_mean_return_of_single_episodes(tuned: Run) -> None:
             obs, ended = step.obs, step.ended[0]
             alone += float(step.reward[0])
         assert alone == pytest.approx(total, rel=1e-3, abs=1e-6)
+
+
+def test_an_adaptation_has_random_numbers_of_its_own(source: Run, tuned: Run) -> None:
+    """Of one seed: fresh heads are not those that pre-training began with."""
+    configs = [run.config.derive("run.seed", 7, "you") for run in (source, tuned)]
+    ours, theirs = ([s.generate_state(1)[0] for s in factory.seeds(c)] for c in configs)
+    assert not {*ours} & {*theirs}
 
 
 def test_the_first_score_is_that_of_the_skill_as_it_was(source: Run, tuned: Run) -> None:

@@ -14,6 +14,7 @@ from comsd.methods.csd import CSD, relative_weights
 from comsd.methods.latent import LatentSteps
 from comsd.methods.lsd import LSD
 from comsd.methods.metra import METRA
+from comsd.methods.spectral import SingularVectors, SpectralLinear
 from comsd.registry import METHODS
 from comsd.skills import OneHot, SkillSpace, Sphere
 from comsd.types import Batch
@@ -178,8 +179,10 @@ def lsd(**values: Any) -> LSD:
 def test_lsd_reward_is_the_step_along_the_skill_and_the_loss_minus_its_mean() -> None:
     step = torch.tensor([[0.6, 0.8], [0.0, -2.0]], requires_grad=True)
     batch = two_rows([[1.0, 0.0], [0.6, 0.8]])
-    assert lsd().reward(batch, along(step.detach()))[0].tolist() == pytest.approx([0.6, -1.6])
-    loss, _ = lsd().loss(batch, along(step))
+    method = lsd()
+    features = method.embed(batch)._replace(steps=along(step))
+    assert method.reward(batch, features)[0].tolist() == pytest.approx([0.6, -1.6])
+    loss, _ = method.loss(batch, features)
     assert loss.item() == pytest.approx(-(0.6 - 1.6) / 2)
     (grad,) = torch.autograd.grad(loss, [step])
     torch.testing.assert_close(grad, -batch.skill / 2)
@@ -199,6 +202,24 @@ def test_lsd_never_moves_further_than_the_state(space: SkillSpace) -> None:
     embedded = (method.phi(method.units(a)) - method.phi(method.units(b))).norm(dim=-1)
     assert bool((embedded <= apart * 1.01).all())
     assert (embedded / apart).max() > 0.5  # and the bound is not idle
+
+
+def test_lsd_finds_the_singular_vectors_of_a_layer_once_per_update(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For both passes and for the block that the next update starts from."""
+    method, batch = lsd(), make_batch(Sphere(2), 16)
+    layers, original, found = method.phi.layers, SpectralLinear.singular_vectors, []
+
+    def record(layer: SpectralLinear) -> SingularVectors:
+        found.append(original(layer))
+        return found[-1]
+
+    monkeypatch.setattr(SpectralLinear, "singular_vectors", record)
+    method.update(batch._replace(next_obs=2 * batch.obs), method.optimizer())
+    assert len(found) == len(layers)
+    for layer, vectors in zip(layers, found, strict=True):
+        assert torch.equal(layer.block, vectors.block)
 
 
 def test_lsd_distances_do_not_depend_on_the_units_of_the_observations() -> None:

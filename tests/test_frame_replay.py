@@ -208,6 +208,53 @@ def test_a_restored_replay_goes_on_in_the_same_way(
     assert all(map(torch.equal, *batches))
 
 
+def first_is_short(env: int, _: int) -> int | None:
+    return 1 if env == 0 else None
+
+
+@pytest.mark.parametrize("memory", [0, 1e9])
+@pytest.mark.parametrize("ends", [None, lambda i, _: 2 + i, first_is_short])
+@pytest.mark.parametrize("named", [True, False])  # older checkpoints do not say what was dropped
+def test_a_larger_replay_draws_nothing_that_a_smaller_one_dropped(
+    memory: float, ends: Any, named: bool, tmp_path: Path
+) -> None:
+    """A run that is extended has a larger one; it goes on, is saved and read again."""
+    env, rng = make_env(ends), np.random.default_rng(0)
+    smaller = make_replay(env, 30, memory)
+    fill(env, smaller, 64, tmp_path / "chunks")
+
+    def reread(replay: FrameReplay, capacity: int) -> FrameReplay:
+        state = replay.state_dict()
+        if not named:
+            del state["oldest"]
+        step = int(replay.head.sum())
+        checkpoint.save(tmp_path, step, {"replay": state})
+        fresh = make_replay(env, capacity, memory)
+        fresh.load_state_dict(checkpoint.read(tmp_path / f"{step:012d}")["replay"])
+        return fresh
+
+    larger = reread(smaller, 300)
+    if named:
+        kept, still = smaller.transitions(), larger.transitions()
+        assert all(map(torch.equal, kept, still))
+        for n in (1, 3):
+            batches = [r.sample(64, n, 0.9, np.random.default_rng(n)) for r in (smaller, larger)]
+            assert all(map(torch.equal, *batches))
+    for steps in (0, 3, 30, 300):
+        for t in range(steps):
+            step = env.step(np.zeros((ENVS, 2), np.float32))
+            larger.add(np.zeros((ENVS, 2)), step.reward, step.obs, step.terminated, step.ended)
+            if step.ended.any():
+                larger.begin(env.reset(step.ended), step.ended)
+            if t % 4 == 3:
+                for chunk in checkpoint.chunks_of(larger.state_dict()):
+                    chunk.write(Folder(tmp_path / "chunks"))
+        for batch in (larger.sample(2000, 1, 0.9, rng), larger.transitions()):
+            check_stacks(batch, 1)
+        larger = reread(larger, 300)
+    assert (larger.head > larger.rows).all()
+
+
 def test_a_damaged_file_of_frames_is_found(tmp_path: Path) -> None:
     env = make_env()
     replay = make_replay(env, 40, memory=0)

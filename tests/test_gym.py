@@ -12,6 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import TimeLimit
 
+from comsd.envs.base import action_rng
 from comsd.envs.foreign import find_source, foreign_spec
 from comsd.envs.gym import GymEnv, action_bounds, estimate_observations, observation_form
 from comsd.envs.gym_vector import VectorGymEnv
@@ -216,15 +217,21 @@ def test_a_vector_is_what_single_environments_are(mode: AutoresetMode) -> None:
         step, other = env.step(action), singles.step(action)
         for ours, theirs in zip(step[:4], other[:4], strict=True):
             np.testing.assert_array_equal(ours, theirs)  # the true last observations, too
-        positions = env.positions()
-        if not step.ended.any():
-            np.testing.assert_array_equal(positions, singles.positions())
+        np.testing.assert_array_equal(env.positions(), singles.positions())  # of the last info
         ends += [step.terminated.sum(), step.truncated.sum()]
         if step.ended.any():
             np.testing.assert_array_equal(env.reset(step.ended), singles.reset(step.ended))
     assert (ends > 2).all()
     state = env.state_dict()
     assert vector(mode).load_state_dict(state) is not None  # fresh episodes
+
+
+def test_noise_in_actions_is_not_the_environments_own() -> None:
+    """Gymnasium's environments draw from default_rng(seed)."""
+    env, noise = rails(1), action_rng(7)
+    env.envs[0].reset(seed=7)
+    theirs = env.envs[0].unwrapped.np_random.standard_normal(500)
+    assert abs(np.corrcoef(theirs, noise.standard_normal(500))[0, 1]) < 0.2
 
 
 def test_modes_of_vectors_that_cannot_be() -> None:

@@ -208,7 +208,7 @@ def test_an_update_takes_adam_steps_down_the_loss(agent: PPO) -> None:
     with torch.no_grad():
         old = beta_log_prob(*other.concentrations(x), u.T)
         value = other.value(x).view(10, 4)
-        scaled = other.reward_scale(reward.view(10, 4), 0.99 * (~ends[1]).float())
+        scaled = other.reward_scale(reward.view(10, 4), 0.99 * (~ends[1]).float(), ends[0])
         next_value = other.next_values(batch, value, ends[1])
         gain = advantages(scaled, value, next_value, *ends, 0.99, 0.98).flatten()
         target = gain + value.flatten()
@@ -242,6 +242,9 @@ def test_shuffled_visits_every_row_once_per_epoch_and_keeps_rows_together(
     parts = list(shuffled((rows, rows[:, None] + 100), 2, 4, rng))
     assert [len(one) for one, _ in parts] == [5] * 8
     assert all(torch.equal(one + 100, other.flatten()) for one, other in parts)
+    sizes = [len(one) for (one,) in shuffled((torch.arange(49.0),), 1, 16, rng)]
+    assert len(sizes) == 16
+    assert min(sizes) == 3
     first, second = (torch.cat([one for one, _ in epoch]) for epoch in (parts[:4], parts[4:]))
     assert sorted(first.tolist()) == rows.tolist()
     assert first.tolist() != second.tolist()
@@ -253,7 +256,7 @@ def test_shuffled_visits_every_row_once_per_epoch_and_keeps_rows_together(
 def test_reward_scale_centres_and_scales() -> None:
     torch.manual_seed(0)
     reward, discount = 100 + 3 * torch.randn(50, 40), torch.full((50, 40), 0.99)
-    scaled = RewardScale()(reward, discount)
+    scaled = RewardScale()(reward, discount, never(50, 40))
     assert abs(scaled.mean().item()) < 1e-3
     assert discounted_sums(scaled, discount).std().item() == pytest.approx(1, rel=0.05)
 
@@ -261,9 +264,24 @@ def test_reward_scale_centres_and_scales() -> None:
 def test_returns_of_the_reward_scale_stop_at_the_end_of_an_episode() -> None:
     """Rewards 1 and -1, gamma 1, ends after both: returns 1 and -1, std 1."""
     scale = RewardScale()
-    scaled = scale(torch.tensor([[1.0], [-1.0]]), torch.zeros(2, 1))
+    scaled = scale(torch.tensor([[1.0], [-1.0]]), torch.zeros(2, 1), never(2, 1))
     assert scaled.flatten().tolist() == pytest.approx([1, -1])
     assert scale.returns.std.item() == pytest.approx(1)
+
+
+def test_rewards_are_not_centred_where_episodes_terminate() -> None:
+    """Reward 1 in each of 10 steps: to survive them all is worth more than to end after two."""
+    scale, reward, discount = RewardScale(), torch.ones(10, 2), torch.full((10, 2), 0.9)
+    terminated = never(10, 2)
+    terminated[1, 1] = True
+    scaled = scale(reward, discount * ~terminated, terminated)
+    assert bool((scaled > 0).all())
+    again = RewardScale()
+    again.load_state_dict(scale.state_dict())
+    torch.testing.assert_close(  # nor in a later cycle in which none terminates
+        again(reward, discount, never(10, 2)), scale(reward, discount, never(10, 2))
+    )
+    assert bool((again(reward, discount, never(10, 2)) > 0).all())
 
 
 def test_actions_are_bounded_seeded_and_greedy_without_a_generator(agent: PPO) -> None:

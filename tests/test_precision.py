@@ -14,7 +14,7 @@ from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.agents.ppo import PPO, PPOConfig
 from comsd.agents.sac import SAC, SACConfig
 from comsd.methods.base import Method
-from comsd.methods.spectral import SpectralLinear, SpectralMLP
+from comsd.methods.spectral import SingularVectors, SpectralLinear, SpectralMLP
 from comsd.nn import MLP, Network, use_bf16
 from comsd.registry import METHODS
 from comsd.skills import OneHot
@@ -83,7 +83,7 @@ def test_singular_vectors_are_not_rounded(monkeypatch: pytest.MonkeyPatch) -> No
     plain, half = pair(NETWORKS["spectral"])
     original, used = SpectralLinear.singular_vectors, []
 
-    def record(layer: SpectralLinear) -> tuple[Tensor, Tensor, Tensor]:
+    def record(layer: SpectralLinear) -> SingularVectors:
         used.append(original(layer))
         return used[-1]
 

@@ -58,14 +58,15 @@ class Player:
     """Fills a replay and keeps a list of what it put in.
 
     Observation t of episode e in environment i is 100000 i + 100 e + t; so are action and reward.
-    The skill is 10 times the observation at which it was chosen.
+    The skill is 10 times the observation at which it was chosen. Rows before `lost` are in no
+    window: a smaller replay had dropped them.
     """
 
     def __init__(self, memory: Replay, ends: Ends) -> None:
         n = memory.num_envs
         self.memory, self.ends, self.num_envs = memory, ends, n
         self.env, self.episode, self.t = np.arange(n), np.zeros(n, int), np.zeros(n, int)
-        self.skill = np.zeros(n)
+        self.skill, self.lost = np.zeros(n), np.zeros(n, int)
         self.past: list[list[list[tuple[float, float, bool]]]] = [[[]] for _ in range(n)]
         memory.begin(self.obs, np.ones(n, bool))
 
@@ -102,7 +103,7 @@ class Player:
         found: dict[float, Window] = {}
         for i, episodes in enumerate(self.past):
             row = 0
-            oldest = self.memory.head[i] - (self.memory.rows - 1)
+            oldest = max(self.lost[i], self.memory.head[i] - (self.memory.rows - 1))
             for episode in episodes:
                 for t, (s, z, _) in enumerate(episode):
                     part = episode[t : t + n]
@@ -192,7 +193,7 @@ def test_a_transition_can_be_drawn_as_soon_as_its_last_observation_is_there() ->
 def test_a_replay_without_a_whole_window_says_so() -> None:
     player = Player(memory := make(), lambda *_: (2, False))
     player.play(12)
-    with pytest.raises(RunError, match="no whole window"):
+    with pytest.raises(RunError, match=r"no stored episode lasts train.n_step = 3 steps; lower it"):
         memory.sample(4, 3, 1.0, np.random.default_rng(0))
 
 
@@ -349,6 +350,65 @@ def test_a_replay_in_the_middle_of_an_episode_goes_on(tmp_path: Path) -> None:
     assert len(player.memory.skill) == size > len(make(200).skill)
     player.play(3)
     check(player.memory.sample(4000, 1, 0.9, np.random.default_rng(0)), player.windows(1, 0.9))
+
+
+def one_and_all_steps(env: int, _: int) -> tuple[int, bool]:
+    return (1, True) if env == 0 else (HORIZON, False)
+
+
+@pytest.mark.parametrize("ends", [full_episodes, uneven, one_and_two_steps, one_and_all_steps])
+@pytest.mark.parametrize("steps", [15, 25, 115])  # of some, one or both environments rows are lost
+def test_a_larger_replay_does_not_claim_the_rows_that_a_smaller_one_dropped(
+    ends: Ends, steps: int, tmp_path: Path
+) -> None:
+    """A run that is extended may have a larger one; saved twice, then written over."""
+    player = Player(memory := make(), ends)
+    for step in range(1, steps // 5 + 1):
+        player.play(5)
+        checkpoint.save(tmp_path, step, {"replay": memory.state_dict()})
+    player.lost = np.maximum(memory.head - (memory.rows - 1), 0)
+    player.memory = larger = restored(tmp_path, lambda: make(160))
+    assert same(memory, larger, n=1)
+    assert len(larger.transitions().obs) == len(memory.transitions().obs)
+    for step, more in enumerate((0, 3, 25, 200), steps):
+        player.play(more)
+        windows = player.windows(1, 0.9)
+        check(player.memory.sample(6000, 1, 0.9, np.random.default_rng(0)), windows)
+        check(player.memory.transitions(), player.windows(1, 1.0))
+        checkpoint.save(tmp_path, step, {"replay": player.memory.state_dict()})
+        player.memory = restored(tmp_path, lambda: make(160))
+    assert (player.memory.head - player.lost > player.memory.rows).any()
+
+
+def test_dropped_rows_do_not_make_the_table_of_skills_grow(tmp_path: Path) -> None:
+    player = Player(memory := make(), full_episodes)
+    player.play(2000)
+    checkpoint.save(tmp_path, 1, {"replay": memory.state_dict()})
+    player.memory = restored(tmp_path, lambda: make(160))
+    player.play(40)
+    assert memory.segments > 1000
+    assert len(player.memory.skill) <= 3 * len(memory.skill)
+
+
+@pytest.mark.parametrize("capacity", [36, 160])
+def test_a_checkpoint_that_does_not_say_what_was_dropped_is_read(
+    capacity: int, tmp_path: Path
+) -> None:
+    """Older versions wrote none that does. Nothing is drawn that never happened."""
+    player = Player(memory := make(), uneven)
+    for step in range(1, 24):
+        player.play(5)
+        state = memory.state_dict()
+        del state["oldest"]
+        checkpoint.save(tmp_path, step, {"replay": state})
+    player.memory = restored(tmp_path, lambda: make(capacity))
+    batch = player.memory.sample(2000, 1, 0.9, np.random.default_rng(0))
+    if capacity == 36:
+        assert same(memory, player.memory)
+        check(batch, player.windows(1, 0.9))
+    windows = player.windows(1, 0.9)
+    for s, after in zip(batch.obs[:, 0].tolist(), batch.next_obs[:, 0].tolist(), strict=True):
+        assert windows[s].next_obs == after
 
 
 def test_terminations_before_the_checkpoint_still_cut_windows(tmp_path: Path) -> None:

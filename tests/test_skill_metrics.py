@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from comsd.evaluation.held_out import own_above_others, score_metrics
+from comsd.agents.ddpg import DDPG, DDPGConfig
+from comsd.evaluation.held_out import held_out, own_above_others, score_metrics
 from comsd.evaluation.metrics import (
     activity,
     akd,
@@ -26,8 +27,10 @@ from comsd.evaluation.metrics import (
 )
 from comsd.evaluation.rollouts import Rollouts, roll_out
 from comsd.evaluation.sweeps import FLAGS, flag_grid, identified_skills, skill_sweeps
+from comsd.methods.cic import CIC, CICConfig
 from comsd.methods.statistics import by_tercile, retrieval
 from comsd.skills import Box, OneHot, Sphere
+from counter import Counter
 from fake_env import FakeEnv
 
 
@@ -235,6 +238,19 @@ def test_nats_of_scores_by_hand() -> None:
     assert score_metrics(torch.zeros(2, 2), skill).values["held_out_auc"] == 0.5
     sure_and_wrong = score_metrics(torch.tensor([[0, 9.0], [9.0, 0]]), skill).values
     assert sure_and_wrong["held_out_nats"] < -8
+
+
+def test_skills_that_no_episode_outlasts_are_scored() -> None:
+    """Episodes end after 3 steps, skills are held for 5."""
+    space, env = Box(2), Counter(4, goal=2.5)
+    agent = DDPG(DDPGConfig(hidden=8, noise=0.0), space, env.obs_spec, 1)
+    torch.nn.init.constant_(agent.actor.out.get_parameter("bias"), 9.0)  # always 1
+    method = CIC(CICConfig(hidden=8), space, env.obs_spec)
+    found = held_out(env, space, agent.policy, method, hold=5, n_step=2, seed=0)
+    assert found.values["held_out_chance"] == 0.25
+    assert "held_out_auc" in found.values
+    found = held_out(env, space, agent.policy, method, hold=5, n_step=4, seed=0)
+    assert found.values == {}
 
 
 def test_terciles_of_the_flag() -> None:

@@ -97,18 +97,24 @@ class RewardScale(nn.Module):
     """Centres rewards by their running mean, divides by the running std of their returns.
 
     Intrinsic rewards have a large constant part; left in, the value net would spend its
-    time on it.
+    time on it. Where episodes terminate they are not centred: a constant is then worth something
+    to an agent, which earns it for as long as it survives.
     """
+
+    terminates: Tensor
 
     def __init__(self) -> None:
         super().__init__()
         self.rewards = RunningMoments()
         self.returns = RunningMoments()
+        self.register_buffer("terminates", torch.zeros((), dtype=torch.bool))
 
-    def forward(self, reward: Tensor, discount: Tensor) -> Tensor:
-        """reward, discount (T, N); the discount is 0 where an episode ends."""
+    def forward(self, reward: Tensor, discount: Tensor, terminated: Tensor) -> Tensor:
+        """All (T, N); the discount is 0 where an episode ends."""
+        self.terminates |= terminated.any()
         self.rewards.update(reward)
-        centred = reward - self.rewards.mean.to(reward.dtype)
+        mean = self.rewards.mean.to(reward.dtype)
+        centred = reward - mean * ~self.terminates
         self.returns.update(discounted_sums(centred, discount))
         return centred / (self.returns.std.to(reward.dtype) + 1e-8)
 
@@ -200,7 +206,8 @@ class PPO(nn.Module):
             old_log_prob = beta_log_prob(*self.concentrations(x), u)
             value = self.value(x).view_as(ended)
             next_value = self.next_values(batch, value, ended)
-            scaled = self.reward_scale(reward.view_as(ended), c.discount * (~ended).to(x.dtype))
+            discount = c.discount * (~ended).to(x.dtype)
+            scaled = self.reward_scale(reward.view_as(ended), discount, terminated)
             gae = c.discount, c.gae_lambda
             advantage = advantages(scaled, value, next_value, terminated, ended, *gae).flatten()
             value_target = advantage + value.flatten()
@@ -258,5 +265,5 @@ def shuffled(
     columns = list(data)
     for _ in range(epochs):
         order = torch.from_numpy(rng.permutation(len(columns[0]))).to(columns[0].device)
-        split = (x[order].chunk(minibatches) for x in columns)
+        split = (x[order].tensor_split(minibatches) for x in columns)
         yield from zip(*split, strict=True)

@@ -11,6 +11,13 @@ from numpy.typing import NDArray
 from comsd.types import Array, Mask, ObsSpec
 
 
+def action_rng(seed: int) -> np.random.Generator:
+    """For noise in actions beside environments of the same seed, many of which draw from
+    default_rng(seed) themselves: the two must not be the same numbers.
+    """
+    return np.random.default_rng([seed, 1])
+
+
 class Step(NamedTuple):
     """Results of one action in each of `num_envs` environments. Read only: arrays may be shared."""
 

@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from comsd.envs.base import Step
+from comsd.envs.base import Step, action_rng
 from comsd.envs.gym_state import find_plane, mujoco_pair, state_access
 from comsd.errors import InputError, RunError
 from comsd.types import Array, Mask, ObsSpec
@@ -320,7 +320,7 @@ def plain_spec(shape: tuple[int, ...], dtype: str) -> ObsSpec:
 def estimate_observations(env: GymEnv, steps: int = STATISTICS_STEPS) -> ObsSpec:
     """What observations look like, with the statistics of random steps of a single environment."""
     images = env.obs_spec.dtype == "uint8"
-    rng, seen = np.random.default_rng(0), [env.obs[0]]
+    rng, seen = action_rng(0), [env.obs[0]]
     for _ in range(0 if images else steps):
         step = env.step(rng.uniform(-1, 1, (1, env.action_dim)).astype(np.float32))
         seen.append(step.obs[0])

@@ -102,9 +102,12 @@ class VectorGymEnv(GymEnv):
             terminated, truncated = np.asarray(terminated, bool), np.asarray(truncated, bool)
             terminated, truncated = terminated & ~began, truncated & ~began
             ended = terminated | truncated
+            self.infos = self.split(infos)
             if self.mode is AutoresetMode.SAME_STEP and ended.any():
                 self.fresh, obs = obs, self.last_of(obs, ended, infos)
-            self.infos = self.split(infos)
+                final = self.split(infos.get("final_info", {}))
+                for i in np.flatnonzero(ended):
+                    self.infos[i] = final[i]
         except FOREIGN as error:
             self.fail(0, one_line(error))
         self.check_finite("observation", obs)

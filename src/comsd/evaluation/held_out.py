@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from comsd.agents.base import OffPolicyAgent, Policy, make_policy_fn
-from comsd.envs.base import Env
+from comsd.envs.base import Env, action_rng
 from comsd.evaluation.metrics import Measured, mean_with_interval
 from comsd.methods.base import Method
 from comsd.methods.statistics import chance, retrieval
@@ -51,7 +51,7 @@ def held_out(
     time that a skill is held, one n-step transition is scored. agent: whose encoder the method sees
     observations through, if there is one.
     """
-    hold, rng = min(hold, env.horizon), np.random.default_rng(seed)
+    hold, rng = min(hold, env.horizon), action_rng(seed)
     skill = space.sample(env.num_envs, rng)
     obs, reward = torch.from_numpy(env.reset()), torch.zeros(env.num_envs)
     action = torch.zeros(env.num_envs, env.action_dim)
@@ -68,7 +68,9 @@ def held_out(
             segment.clear()
             skill = space.sample(env.num_envs, rng)
             acting.append(make_policy_fn(policy, skill, rng))
-    if not batches:  # all episodes terminated early
+    if len(segment) >= n_step:  # all episodes ended while a skill was held
+        batches.append(sample_transition(segment, skill, n_step, rng))
+    if not sum(len(batch.skill) for batch in batches):
         return Measured({}, {})
     batch = Batch(*(torch.cat(column) for column in zip(*batches, strict=True)))
     scores = skill_scores(method, batch, policy.device, agent)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from comsd import checkpoint
 from comsd.agents.base import Policy
-from comsd.envs.base import Env
+from comsd.envs.base import Env, action_rng
 from comsd.envs.pixels import act_on_states
 from comsd.envs.specs import make_robot
 from comsd.evaluation import held_out
@@ -132,7 +132,7 @@ class SkillEvaluator(Evaluator):
             f"akd_range_{self.training_sweep}": "AKD range",
             f"akd_max_{self.training_sweep}": "max",
         }
-        self.rng = np.random.default_rng(self.seed)  # of random actions: never started again
+        self.rng = action_rng(self.seed)  # of random actions: never started again
         self.seen: tuple[Policy, Behaviour] | None = None
         self.xy: Entries | None = None  # of the observation, in place of positions
 

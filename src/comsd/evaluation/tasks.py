@@ -16,7 +16,7 @@ from torch import Tensor
 from comsd.adaptation import CombineSettings
 from comsd.agents.base import Policy
 from comsd.agents.dqn import GreedyPolicy
-from comsd.envs.base import Env
+from comsd.envs.base import Env, action_rng
 from comsd.evaluation.base import Evaluator, Options, policy_fn_of
 from comsd.evaluation.metrics import Measured, Values
 from comsd.training.rollout import rollout
@@ -49,7 +49,7 @@ class TaskEvaluator(Evaluator):
     def returns(self, policy: Policy | None, skill: Tensor, noise: bool = False) -> Returns:
         """Without a policy, of random actions; those of a discrete controller are candidates."""
         env = self.run.make_env(self.rollouts, self.seed)
-        rng, skills = np.random.default_rng(self.seed), skill.expand(self.rollouts, -1)
+        rng, skills = action_rng(self.seed), skill.expand(self.rollouts, -1)
         if policy is None and isinstance(controller := self.run.policy, GreedyPolicy):
             return self.total_rewards(env, lambda obs: controller.random_candidates(len(obs), rng))
         return self.total_rewards(env, policy_fn_of(env, policy, skills, rng, noise=noise))

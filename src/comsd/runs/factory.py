@@ -24,7 +24,7 @@ from comsd.agents.base import make_policy_fn
 from comsd.agents.dqn import DQN
 from comsd.config import Config
 from comsd.encoders import ConvEncoder, PixelSettings, plain_spec
-from comsd.envs.base import Env
+from comsd.envs.base import Env, action_rng
 from comsd.envs.foreign import GymSettings
 from comsd.envs.pixels import PixelEnv
 from comsd.envs.reward import RewardEnv
@@ -42,8 +42,14 @@ from comsd.types import ObsSpec
 
 
 def seeds(config: Config) -> list[np.random.SeedSequence]:
-    """Independent streams: weights, environment, trainer, evaluation, choice of the skill."""
-    return np.random.SeedSequence(config.run.seed).spawn(5)
+    """Independent streams: weights, environment, trainer, evaluation, choice of the skill.
+
+    An adaptation has others than the pre-training of the same seed, or its fresh networks and its
+    first random actions would be those that the skills began with.
+    """
+    run = config.run
+    stage = () if run.stage == "pretrain" else run.stage.encode()
+    return np.random.SeedSequence([run.seed, *stage] if stage else run.seed).spawn(5)
 
 
 def make_space(config: Config) -> SkillSpace:
@@ -76,7 +82,7 @@ def make_env(
         return env
     assert source is not None
     discount = float(agent_of(config).discount ** (1 / how.hold)) if training else 1.0
-    rng = np.random.default_rng(seed) if training and how.skill_noise else None
+    rng = action_rng(seed) if training and how.skill_noise else None
     affine = how.skill_map == "affine" and how.controller == "continuous"
     policy_fn_of = partial(make_policy_fn, source.load_policy(env))
     return SkillEnv(env, policy_fn_of, source.space, how.hold, discount, affine, rng)
