@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from comsd.agents.base import EDGE, make_policy_fn
+from comsd.agents.base import ACTION_LIMIT, make_policy_fn
 from comsd.agents.critics import CRITICS
 from comsd.agents.ddpg import DDPG, DDPGConfig
 from comsd.skills import Box
@@ -48,7 +48,7 @@ def test_the_target_is_the_lesser_value_of_the_next_action(agent: DDPG) -> None:
             p.add_(0.1 * torch.randn_like(p))
         y = agent.td_target(b, reward, b.skill, noise)
         next_x = torch.cat([b.next_obs, b.skill], -1)
-        action = (agent.actor(next_x).tanh() + noise).clamp(-EDGE, EDGE)
+        action = (agent.actor(next_x).tanh() + noise).clamp(-ACTION_LIMIT, ACTION_LIMIT)
         q1, q2 = agent.target(b.next_obs, b.skill, action).T
     torch.testing.assert_close(y, reward + b.discount * torch.minimum(q1, q2))
     assert y[0] == reward[0]
@@ -67,7 +67,7 @@ def test_the_actor_loss_is_minus_the_lesser_value(agent: DDPG) -> None:
     noise[:8] = 3.0  # far beyond the clamp
     loss, own_mean = agent.actor_loss(b.obs, b.skill, noise)
     mean = agent.actor(torch.cat([b.obs, b.skill], -1)).tanh()
-    action = (mean + noise).clamp(-EDGE, EDGE).detach().requires_grad_()
+    action = (mean + noise).clamp(-ACTION_LIMIT, ACTION_LIMIT).detach().requires_grad_()
     q = agent.critic(b.obs, b.skill, action).amin(-1)
     torch.testing.assert_close(loss, -q.mean())
     torch.testing.assert_close(own_mean, mean)
@@ -145,7 +145,7 @@ def test_acting_adds_unclipped_noise_and_stays_inside(agent: DDPG) -> None:
     noisy = make_policy_fn(agent.policy, skill, np.random.default_rng(0))(obs)
     assert (noisy - mean).std().item() == pytest.approx(0.2, abs=0.02)
     assert np.abs(noisy - mean).max() > 0.5
-    assert np.abs(noisy).max() <= EDGE
+    assert np.abs(noisy).max() <= ACTION_LIMIT
     assert noisy.dtype == mean.dtype == np.float32
     assert np.array_equal(mean, make_policy_fn(agent.policy, skill, None)(obs))
 

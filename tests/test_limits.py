@@ -380,7 +380,7 @@ def test_a_step_that_does_not_come_back_to_python_is_given_up(tmp_path: Path) ->
         "from comsd.training import signals\n"
         "from comsd.training.on_policy import OnPolicyTrainer\n"
         "import comsd.api\n"
-        "comsd.api.PATIENCE, signals.REST = 0.5, 0.5\n"
+        "comsd.api.PATIENCE, signals.GRACE_SECONDS = 0.5, 0.5\n"
         "def deaf(self):\n"
         "    libc = ctypes.CDLL(None)\n"
         "    lock = ctypes.create_string_buffer(64)\n"

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from comsd.agents.base import make_policy_fn
 from comsd.agents.ppo import (
-    EDGE,
+    BETA_MARGIN,
     PPO,
     PPOConfig,
     RewardScale,
@@ -160,7 +160,7 @@ def test_beta_terms_equal_torch() -> None:
 
 
 def test_actions_on_the_edge_have_a_finite_density(agent: PPO) -> None:
-    u = torch.tensor([[1.0], [0.0]]).clamp(EDGE, 1 - EDGE)
+    u = torch.tensor([[1.0], [0.0]]).clamp(BETA_MARGIN, 1 - BETA_MARGIN)
     three = torch.full((2, 1), 3.0)
     assert bool(torch.isfinite(beta_log_prob(three, three, u)).all())
     batch = make_batch(SPACE, 40)

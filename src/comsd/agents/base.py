@@ -20,7 +20,7 @@ from comsd.types import Array, Batch, Metrics, ObsSpec, PolicyFn
 
 Rows = TypeVar("Rows", Tensor, NDArray[Any])
 
-EDGE = 1 - 1e-6  # sampled actions stay this far inside [-1, 1]
+ACTION_LIMIT = 1 - 1e-6  # sampled actions stay this far inside [-1, 1]
 
 
 @dataclass(frozen=True)

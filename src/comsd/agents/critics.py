@@ -4,17 +4,66 @@ plain       Q = f(s, z, a)
 successor   Q = z . psi(s, z, a)    psi with a number per coordinate of the skill (APS)
 per-skill   Q = f_z(s, a)           a pair of heads per skill, on a trunk that does not see z (CeSD)
 
+states      [s, z, a] -> H, LayerNorm, tanh -> twice: H, ReLU -> Q             as in DrQ-v2
+images      [x, z] -> 50, LayerNorm, tanh; with a -> twice: H, ReLU, H, ReLU -> Q
+
 A method names the form it needs as `Method.critic`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
-from comsd.agents.critic import Critic, TwinCritic
-from comsd.nn import MLP, Bottleneck
-from comsd.skills import OneHot
+from comsd.nn import MLP, Bottleneck, join
+from comsd.skills import OneHot, SkillSpace
+
+
+class Critic(nn.Module, ABC):
+    """A trunk with LayerNorm and tanh, and heads (DrQ-v2).
+
+    Of images the trunk is a bottleneck, which the action joins after it; of states it sees all.
+    """
+
+    spaces: ClassVar[tuple[type[SkillSpace], ...]] = (SkillSpace,)  # whose skills it can take
+    trunk: Bottleneck
+
+    @abstractmethod
+    def forward(self, obs: Tensor, skill: Tensor, action: Tensor) -> Tensor:
+        """Twin values, (B, 2)."""
+
+
+class TwinCritic(Critic):
+    """Two heads on one trunk."""
+
+    def __init__(
+        self,
+        obs: int,
+        skill: int,
+        actions: int,
+        hidden: int,
+        bottleneck: int | None = None,
+        out: int = 1,
+    ) -> None:
+        super().__init__()
+        self.late_action = bottleneck is not None
+        if bottleneck is None:
+            self.trunk = Bottleneck(obs + skill + actions, hidden)
+            sizes = hidden, hidden, out
+        else:
+            self.trunk = Bottleneck(obs + skill, bottleneck)
+            sizes = bottleneck + actions, hidden, hidden, out
+        self.q1, self.q2 = MLP(*sizes), MLP(*sizes)
+
+    def forward(self, obs: Tensor, skill: Tensor, action: Tensor) -> Tensor:
+        if self.late_action:
+            h = torch.cat([self.trunk(join(obs, skill)), action], -1)
+        else:
+            h = self.trunk(torch.cat([obs, skill, action], -1))
+        return torch.cat([self.q1(h), self.q2(h)], -1)
 
 
 class SuccessorCritic(TwinCritic):

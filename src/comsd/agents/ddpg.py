@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from comsd.agents.actor_critic import PAPER, ActorCritic, ActorCriticConfig
-from comsd.agents.base import EDGE, Policy
+from comsd.agents.base import ACTION_LIMIT, Policy
 from comsd.config import setting
 from comsd.encoders import Encoder
 from comsd.nn import MLP, join, optimizer_step, soft_update
@@ -68,7 +68,7 @@ class DeterministicPolicy(Policy):
     def sample(self, obs: Tensor, skill: Tensor, rng: np.random.Generator) -> Array:
         mean = self.mean_action(obs, skill).cpu().numpy()
         noise = rng.standard_normal(mean.shape, dtype=np.float32)
-        return np.clip(mean + self.noise.std * noise, -EDGE, EDGE)
+        return np.clip(mean + self.noise.std * noise, -ACTION_LIMIT, ACTION_LIMIT)
 
 
 class DDPG(ActorCritic):
@@ -132,7 +132,7 @@ class DDPG(ActorCritic):
     def td_target(self, batch: Batch, reward: Tensor, skill: Tensor, noise: Tensor) -> Tensor:
         """y (B,); the next action is that of the skill that acted."""
         action = self.actor(join(batch.next_obs, batch.skill)).tanh() + noise
-        q = self.target(batch.next_obs, skill, action.clamp(-EDGE, EDGE))
+        q = self.target(batch.next_obs, skill, action.clamp(-ACTION_LIMIT, ACTION_LIMIT))
         return reward + batch.discount * q.amin(-1)
 
     def actor_loss(self, obs: Tensor, skill: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -143,7 +143,7 @@ class DDPG(ActorCritic):
         raw = self.actor(join(obs, skill))
         mean = raw.tanh()
         action = mean + noise
-        action = action + (action.clamp(-EDGE, EDGE) - action).detach()
+        action = action + (action.clamp(-ACTION_LIMIT, ACTION_LIMIT) - action).detach()
         loss = -self.critic(obs, skill, action).amin(-1).mean()
         if weight := self.config.saturation_penalty:
             loss = loss + weight * raw.square().mean()

@@ -30,7 +30,7 @@ from comsd.nn import (
 from comsd.skills import SkillSpace
 from comsd.types import Array, Batch, Metrics, ObsSpec
 
-EDGE = 1e-6  # samples stay this far inside (0, 1), where the density is finite
+BETA_MARGIN = 1e-6  # samples stay this far inside (0, 1), where the density is finite
 CODE = "authors' maze code"
 
 
@@ -201,7 +201,7 @@ class PPO(nn.Module):
         """
         c = self.config
         x = self.normalizer(torch.cat([batch.obs, batch.skill], -1))
-        u = ((batch.action.T + 1) / 2).clamp(EDGE, 1 - EDGE)  # (A, B)
+        u = ((batch.action.T + 1) / 2).clamp(BETA_MARGIN, 1 - BETA_MARGIN)  # (A, B)
         with torch.no_grad():
             old_log_prob = beta_log_prob(*self.concentrations(x), u)
             value = self.value(x).view_as(ended)

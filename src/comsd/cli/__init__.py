@@ -55,7 +55,7 @@ COMMANDS = {command: module for module, commands in MODULES.items() for command 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the `comsd` command."""
     if argv is None:  # a process of its own
-        signals.leave = console.leave
+        signals.exit_process = console.exit_process
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
         dispatch(list(sys.argv[1:] if argv is None else argv))

@@ -92,7 +92,7 @@ def fail(message: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def leave(stop: Interrupted) -> NoReturn:
+def exit_process(stop: Interrupted) -> NoReturn:
     """End the process at once, from whichever thread; the main one does not come back."""
     cursor = "\x1b[?25h\n" if sys.stderr.isatty() else ""  # a bar of progress had hidden it
     with contextlib.suppress(OSError):

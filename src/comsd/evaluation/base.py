@@ -19,7 +19,7 @@ from comsd.config import check_value, shown
 from comsd.envs.base import Env
 from comsd.errors import InputError
 from comsd.evaluation.metrics import Measured, Values
-from comsd.evaluation.rollouts import Tick, untold
+from comsd.evaluation.rollouts import ProgressFn, no_progress
 from comsd.files import Folder
 from comsd.runs import Run, factory
 from comsd.training.rollout import StopFn, Stopped, never, random_policy_fn
@@ -78,7 +78,7 @@ class Evaluator(ABC):
         self.seed = int(run.seeds()[3].generate_state(1)[0])  # independent of all of training
         self.bounds: dict[str, float] = {}  # of metrics, that stand for a claim of the paper
         self.stopped: StopFn = never  # asked in every roll-out
-        self.tick: Tick = untold
+        self.tick: ProgressFn = no_progress
 
     @property
     def planned_steps(self) -> int:

@@ -17,12 +17,12 @@ from comsd.types import Array, Mask, PolicyFn
 
 Floats = NDArray[np.floating]
 Watch = Callable[[], Mapping[str, NDArray[Any]]]  # more to record after a step, (N, ...) each
-Tick = Callable[[int], None]  # told how many steps were made
+ProgressFn = Callable[[int], None]  # called with the number of steps made
 Entries = tuple[int, int]  # of the observation, that stand for the position
 
 
-def untold(steps: int) -> None:
-    """Nobody asks how far it is."""
+def no_progress(steps: int) -> None:
+    """No progress display."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def roll_out(
     xy: Entries | None = None,
     watch: Watch | None = None,
     stopped: StopFn = never,
-    tick: Tick = untold,
+    tick: ProgressFn = no_progress,
 ) -> Rollouts:
     """Act for `length` steps, or to the end of all first episodes.
 

@@ -187,10 +187,11 @@ class SkillEvaluator(Evaluator):
 
     @property
     def planned_steps(self) -> int:
-        random, told = self.sweeps["random"], len(self.identified_skills)
+        random, n_identified = self.sweeps["random"], len(self.identified_skills)
         flags = 0 if self.flag_skills is None else self.flag_skills[..., 0].numel()
         skills = sum(map(len, self.sweeps.values())) + flags + 2 * len(random)
-        return self.starts * (skills * self.steps + 3 * told * min(IDENTIFIED_STEPS, self.steps))
+        identifying = 3 * n_identified * min(IDENTIFIED_STEPS, self.steps)
+        return self.starts * (skills * self.steps + identifying)
 
     def observe(self, policy: Policy) -> Behaviour:
         """What the last policy did is kept, for metrics and pictures."""

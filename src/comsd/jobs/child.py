@@ -15,7 +15,7 @@ import threading
 import time
 
 PR_SET_PDEATHSIG = 1
-LOOK = 1.0  # seconds between looks at the parent, where the kernel does not tell
+POLL_SECONDS = 1.0  # seconds between looks at the parent, where the kernel does not tell
 
 
 def argv(*words: str) -> list[str]:
@@ -25,7 +25,7 @@ def argv(*words: str) -> list[str]:
 
 def watch(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(LOOK)
+        time.sleep(POLL_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -22,7 +22,7 @@ from comsd.jobs.executor import Status, read_status
 from comsd.jobs.job import Job
 
 BEAT = 1.0  # seconds between reports of a job
-LOOK = 0.1  # seconds between looks at its process
+POLL_SECONDS = 0.1  # seconds between looks at its process
 NODE_DIR = "COMSD_NODE_DIR"  # where a node keeps runs if it does not see the directory of the plan
 
 
@@ -180,7 +180,7 @@ def supervise(
     asked, beaten = False, 0.0
     try:
         while (code := process.poll()) is None:
-            time.sleep(LOOK)
+            time.sleep(POLL_SECONDS)
             if time.monotonic() - beaten < BEAT:
                 continue
             beaten = time.monotonic()

@@ -26,7 +26,7 @@ from comsd.training.skill_selection import SampleSkill, SkillSelector
 from comsd.training.trainer import Trainer, TrainSettings
 from comsd.types import Array, Batch, Metrics
 
-CHECKED = 64  # updates between checks of all weights
+CHECK_EVERY = 64  # updates between checks of all weights
 PAPER, CODE = "paper, hyper-parameter table", "URLB's code, which the paper follows"
 
 
@@ -178,7 +178,7 @@ class OffPolicyTrainer(Trainer):
         total = sum(value.sum() for value in metrics.values())  # one number to wait for
         if not math.isfinite(float(total)):
             raise_if_not_finite(metrics)
-        if self.updates % CHECKED == 0:  # ReLU can mask NaN weights: check all parameters
+        if self.updates % CHECK_EVERY == 0:  # ReLU can mask NaN weights: check all parameters
             raise_if_not_finite(self.agent.state_dict() | self.method.state_dict())
 
     @torch.no_grad()

@@ -17,11 +17,11 @@ from types import FrameType
 
 from comsd.errors import Interrupted
 
-REST = 2.0  # seconds from `Overdue`, or from the end of a save, to the end of the process
-LOOK = 0.1  # seconds between looks at the clock
+GRACE_SECONDS = 2.0  # seconds from `Overdue`, or from the end of a save, to the end of the process
+POLL_SECONDS = 0.1  # seconds between looks at the clock
 
-LastWords = Callable[[int], Interrupted]  # given the signal
-leave: Callable[[Interrupted], object] | None = None  # ends a command's process, from any thread
+MakeInterrupt = Callable[[int], Interrupted]  # given the signal
+exit_process: Callable[[Interrupted], object] | None = None  # of a command, from any thread
 
 
 class Overdue(BaseException):
@@ -73,7 +73,9 @@ class Stop:
 
 
 @contextmanager
-def graceful_stop(patience: float = 0.0, last_words: LastWords | None = None) -> Iterator[Stop]:
+def graceful_stop(
+    patience: float = 0.0, make_interrupt: MakeInterrupt | None = None
+) -> Iterator[Stop]:
     stop, signals = Stop(patience), [signal.SIGINT, signal.SIGTERM]
     if patience:
         signals.append(signal.SIGALRM)
@@ -85,8 +87,8 @@ def graceful_stop(patience: float = 0.0, last_words: LastWords | None = None) ->
         before = {}
     try:
         with ExitStack() as stack:
-            if patience and before and last_words and leave:
-                stack.enter_context(watched(stop, last_words, leave))
+            if patience and before and make_interrupt and exit_process:
+                stack.enter_context(watched(stop, make_interrupt, exit_process))
             yield stop
     finally:
         if patience and before:
@@ -97,7 +99,7 @@ def graceful_stop(patience: float = 0.0, last_words: LastWords | None = None) ->
 
 @contextmanager
 def watched(
-    stop: Stop, last_words: LastWords, leave: Callable[[Interrupted], object]
+    stop: Stop, make_interrupt: MakeInterrupt, exit_process: Callable[[Interrupted], object]
 ) -> Iterator[None]:
     """Python's handlers wait for Python; what the interpreter writes at a signal does not."""
     read, write = os.pipe()
@@ -113,10 +115,10 @@ def watched(
                 return
             number = told[0]
         asked = time.monotonic()
-        while not done.wait(LOOK):
+        while not done.wait(POLL_SECONDS):
             since = time.monotonic() - max(asked + stop.patience, stop.saved_at)
-            if since > REST and not stop.saving:
-                leave(last_words(number))
+            if since > GRACE_SECONDS and not stop.saving:
+                exit_process(make_interrupt(number))
                 return
 
     watcher = threading.Thread(target=watch, daemon=True)
