@@ -187,7 +187,10 @@ class FrameReplay(Replay):
 
     @property
     def stored(self) -> Integers:
-        return np.minimum(self.head, self.rows - 1 - self.margin)
+        """Those whose whole stack is kept."""
+        # Where nothing is lost, the first rows are copies, at which no window begins.
+        lost = np.where(self.lost > 0, self.lost + self.margin, 0)
+        return np.minimum(self.head - lost, self.rows - 1 - self.margin)
 
     def has_window(self, n: int) -> bool:
         return super().has_window(n + self.margin)  # the copies do not count

@@ -89,6 +89,7 @@ class Replay:
         self.rows = self.reward.shape[1]
         self.envs = np.arange(self.num_envs)
         self.head = np.zeros(self.num_envs, np.int64)  # rows written; the open row is this one
+        self.lost = np.zeros(self.num_envs, np.int64)  # earlier rows: a smaller ring dropped them
         self.episodes = np.zeros(self.num_envs, np.int64)
         self.current = np.zeros(self.num_envs, np.int64)  # the segment that acts
         self.segments = 0  # skills written so far
@@ -111,7 +112,7 @@ class Replay:
         """From here on these skills act in the environments of the mask, (mask's, Z)."""
         segment = self.segments + np.arange(len(skill))
         self.segments += len(skill)
-        oldest = self.segment[self.envs, np.maximum(self.head + 1 - self.rows, 0) % self.rows].min()
+        oldest = self._get("segment", self.envs, self.head - self.kept).min()
         if self.segments - oldest > len(self.skill):  # episodes were shorter than the horizon
             live = np.arange(oldest, segment[0])
             ring = np.zeros((2 * len(self.skill) + len(skill), self.skill.shape[1]), np.float32)
@@ -213,7 +214,7 @@ class Replay:
     @property
     def kept(self) -> Integers:
         """Rows of each environment that are written and not overwritten."""
-        return np.minimum(self.head, self.rows - 1)
+        return np.minimum(self.head - self.lost, self.rows - 1)
 
     @property
     def stored(self) -> Integers:
@@ -265,7 +266,7 @@ class Replay:
             todo = todo[~good]
             if not len(todo):
                 return env, first, length
-        raise RunError("the replay holds no whole window")
+        raise RunError(f"no stored episode lasts train.n_step = {n} steps; lower it")
 
     # --- state --------------------------------------------------------------------------------
 
@@ -287,6 +288,7 @@ class Replay:
         ]
         return {
             "head": self.head,
+            "oldest": oldest,
             "episodes": self.episodes,
             "segments": self.segments,
             "current": self.current,
@@ -310,6 +312,9 @@ class Replay:
                 self._set(name, *at, chunk.take(name).numpy())
             chunk.drop()
         self.chunks = list(state["chunks"])
+        # A checkpoint of an older version does not say what is lost: what came before its chunks.
+        spans = self.chunks[0].span if self.chunks else [[0, 0]] * self.num_envs
+        self.lost = state.get("oldest", np.array(spans)[:, 0])
         self.segments, self.current = state["segments"], state["current"]
         self.skill, self.has_terminations = state["skill"], state["has_terminations"]
         for name, values in state["open"].items():
