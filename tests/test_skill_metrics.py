@@ -28,7 +28,7 @@ from comsd.evaluation.metrics import (
 from comsd.evaluation.rollouts import Rollouts, roll_out
 from comsd.evaluation.sweeps import FLAGS, flag_grid, identified_skills, skill_sweeps
 from comsd.methods.cic import CIC, CICConfig
-from comsd.methods.statistics import by_tercile, retrieval
+from comsd.methods.statistics import retrieval
 from comsd.skills import Box, OneHot, Sphere
 from counter import Counter
 from fake_env import FakeEnv
@@ -251,9 +251,3 @@ def test_skills_that_no_episode_outlasts_are_scored() -> None:
     assert "held_out_auc" in found.values
     found = held_out(env, space, agent.policy, method, hold=5, n_step=4, seed=0)
     assert found.values == {}
-
-
-def test_terciles_of_the_flag() -> None:
-    flag = torch.tensor([0.0, 0.3, 0.5, 0.7, 1.0])
-    parts = by_tercile("x", flag, {"r": torch.tensor([1.0, 3, 5, 7, 9])})
-    assert {k: v.item() for k, v in parts.items()} == {"x/r_low": 2, "x/r_mid": 5, "x/r_high": 8}

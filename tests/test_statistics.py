@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from comsd.methods.statistics import by_tercile, chance, retrieval
+from comsd.skills import Box, OneHot, SkillSpace, Sphere
 
 
 def test_retrieval_counts_rows_whose_best_transition_has_their_skill() -> None:
@@ -22,11 +23,26 @@ def test_chance_of_finding_the_own_skill() -> None:
 
 
 def test_means_by_tercile_of_the_flag() -> None:
-    """A third without rows shows the mean of all."""
-    flag, term = torch.tensor([0.0, 0.3, 1.0]), torch.tensor([1.0, 3.0, 8.0])
-    means = by_tercile("x", flag, {"r": term})
+    """A third that has skills, but no rows, shows the mean of all."""
+    skill, term = torch.tensor([[0.0], [0.3], [1.0]]), torch.tensor([1.0, 3.0, 8.0])
+    means = by_tercile("x", Box(1), skill, {"r": term})
     assert {name: value.item() for name, value in means.items()} == {
         "x/r_low": 2,
         "x/r_mid": 4,
         "x/r_high": 8,
     }
+
+
+def test_two_skills_have_no_middle_tercile() -> None:
+    """Skills 0 and 1, rewards 0 and 10: no 5, not even in a batch of one skill."""
+    space = OneHot(2)
+    skill, term = torch.eye(2)[[0, 1, 1]], torch.tensor([0.0, 10.0, 10.0])
+    means = by_tercile("x", space, skill, {"r": term})
+    assert {name: value.item() for name, value in means.items()} == {"x/r_low": 0, "x/r_high": 10}
+    assert by_tercile("x", space, skill[:1], {"r": term[:1]}).keys() == means.keys()
+
+
+@pytest.mark.parametrize("space", [OneHot(3), OneHot(1000), Box(2), Sphere(64)], ids=repr)
+def test_other_spaces_have_skills_in_every_tercile(space: SkillSpace) -> None:
+    skill = space.flags(1)
+    assert len(by_tercile("x", space, skill, {"r": torch.zeros(1)})) == 3

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from comsd.nn import RunningMoments
 
-MEMORY = 0.01  # share of the newest batch in moving means
+EMA_RATE = 0.01  # share of the newest batch in moving means
 
 
 class MovingMoments(RunningMoments):
@@ -23,7 +23,7 @@ class MovingMoments(RunningMoments):
     @torch.no_grad()
     def update(self, values: Tensor) -> None:
         self.count += 1
-        share = self.count.reciprocal().clamp_min(MEMORY)  # at first the plain mean of all batches
+        share = self.count.reciprocal().clamp_min(EMA_RATE)  # at first the mean of all batches
         variance, mean = torch.var_mean(values.double(), correction=0)
         self.mean.lerp_(mean, share)
         self.variance.lerp_(variance, share)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from comsd.config import Setting, Settings, setting
 from comsd.errors import InputError, RunError
-from comsd.methods.returns import checked_loss, checked_reward
+from comsd.methods.output_checks import checked_loss, checked_reward
 from comsd.nn import Init, Normalizer, adam
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.types import Batch, Metrics, ObsSpec, RewardOutput

@@ -63,4 +63,4 @@ class CIC(Method):
 
     def diagnostics(self, batch: Batch) -> Metrics:
         reward = self.entropy(self.embed(batch).next_state)
-        return by_tercile("cic", self.space.flag(batch.skill), {"r_exp": reward})
+        return by_tercile("cic", self.space, batch.skill, {"r_exp": reward})

@@ -160,7 +160,7 @@ class ComSD(Method):
 
     def diagnostics(self, batch: Batch) -> Metrics:
         terms = self.terms(batch, self.embed(batch))
-        metrics = by_tercile("comsd", self.space.flag(batch.skill), terms)
+        metrics = by_tercile("comsd", self.space, batch.skill, terms)
         if self.config.exploration:
             metrics["comsd/variance"] = self.entropy.moments.variance
         return metrics

@@ -26,7 +26,7 @@ from comsd.skills import SkillSpace
 from comsd.types import Batch, Metrics, ObsSpec
 
 CODE, METRA, EDL = "DADS's code", "METRA's code of DADS", "EDL's maze code"
-AT_ONCE = 10  # alternatives in one forward pass: a hundred at once would take gigabytes
+SKILLS_PER_PASS = 10  # alternatives in one forward pass: a hundred at once would take gigabytes
 RATIO_BOUND = 50.0  # of log q(s' | s, z_l) - log q(s' | s, z), from DADS's code
 
 
@@ -82,8 +82,8 @@ class DADS(Method):
             return (batch.next_obs[:, None] - centres).square().sum(-1)
         own = self.errors(batch, batch.skill[None])
         with torch.no_grad():  # only for the reward, but by the same weights as the own skill's
-            others = self.space.alternatives(batch.skill, self.config.alternatives).split(AT_ONCE)
-            rest = [self.errors(batch, some) for some in others]
+            others = self.space.alternatives(batch.skill, self.config.alternatives)
+            rest = [self.errors(batch, some) for some in others.split(SKILLS_PER_PASS)]
         return torch.cat([own, *rest], 1)
 
     def errors(self, batch: Batch, skills: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ code: docs/methods/lsd.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
@@ -25,7 +25,7 @@ from comsd.methods.latent import (
     directional_reward,
     latent_steps,
 )
-from comsd.methods.spectral import SpectralMLP
+from comsd.methods.spectral import SingularVectors, SpectralMLP
 from comsd.skills import OneHot, SkillSpace, Sphere
 from comsd.types import Batch, Metrics, ObsSpec
 
@@ -56,6 +56,11 @@ class LSDConfig(MethodConfig):
     }
 
 
+class LSDFeatures(NamedTuple):
+    steps: LatentSteps
+    vectors: list[SingularVectors]  # of phi's layers: costly, so both passes and `loss` share them
+
+
 class LSD(Method):
     name = "lsd"
     paper = "Park et al. 2022, Lipschitz-constrained unsupervised skill discovery"
@@ -70,26 +75,29 @@ class LSD(Method):
         self.units = WarmupNormalizer(obs.mean, obs.std, c.units_from)
         self.phi = SpectralMLP(obs.dim, c.hidden, c.hidden, space.dim, init=c.init)  # Eq. 1
 
-    def embed(self, batch: Batch) -> LatentSteps:
-        return latent_steps(lambda obs: self.phi(self.units(obs)), batch)
+    def embed(self, batch: Batch) -> LSDFeatures:
+        vectors = self.phi.singular_vectors()
+        steps = latent_steps(lambda obs: self.phi(self.units(obs), vectors), batch)
+        return LSDFeatures(steps, vectors)
 
-    def loss(self, batch: Batch, features: LatentSteps) -> tuple[Tensor, Metrics]:
-        loss = -directional_reward(
-            features.one_step, self.space.direction(batch.skill)
-        ).mean()  # Eq. 3
-        self.phi.power_iteration()
-        return loss, {"lsd/squared_step": features.one_step.detach().square().sum(-1)}
+    def loss(self, batch: Batch, features: LSDFeatures) -> tuple[Tensor, Metrics]:
+        step = features.steps.one_step
+        loss = -directional_reward(step, self.space.direction(batch.skill)).mean()  # Eq. 3
+        self.phi.power_iteration(features.vectors)
+        return loss, {"lsd/squared_step": step.detach().square().sum(-1)}
 
-    def reward(self, batch: Batch, features: LatentSteps) -> tuple[Tensor, Metrics]:
+    def reward(self, batch: Batch, features: LSDFeatures) -> tuple[Tensor, Metrics]:
         if self.training:
             self.units.observe(batch.obs)
-        reward = directional_reward(features.n_step, self.space.direction(batch.skill))  # Eq. 2
+        direction = self.space.direction(batch.skill)
+        reward = directional_reward(features.steps.n_step, direction)  # Eq. 2
         return reward, {"lsd/progress": reward}
 
     def skill_scores(self, batch: Batch) -> Tensor:
-        return cosines(self.space.direction(batch.skill), self.embed(batch).n_step)
+        return cosines(self.space.direction(batch.skill), self.embed(batch).steps.n_step)
 
     def diagnostics(self, batch: Batch) -> Metrics:
         moved = (self.units(batch.one_step_obs) - self.units(batch.obs)).norm(dim=-1)
-        slope = self.embed(batch).one_step.norm(dim=-1) / moved.clamp_min(1e-12)  # Eq. 1: at most 1
+        step = self.embed(batch).steps.one_step
+        slope = step.norm(dim=-1) / moved.clamp_min(1e-12)  # Eq. 1: at most 1
         return {"lsd/cosine": self.skill_scores(batch).diagonal().mean(), "lsd/slope": slope.mean()}

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from comsd.nn import Init, Network, linear
+
+
+class SingularVectors(NamedTuple):
+    """Of a weight, (out, in), by one power iteration."""
+
+    left: Tensor  # (out,)  the first
+    right: Tensor  # (in,)  the first
+    block: Tensor  # (out, n)  spans the largest left ones: where the next iteration starts
 
 
 class SpectralLinear(nn.Linear):
@@ -22,31 +31,27 @@ class SpectralLinear(nn.Linear):
     BLOCK = 16
     WARM_UP = 20  # iterations before the first step
 
-    block: Tensor  # (out, n)  spans the largest left singular vectors
+    block: Tensor
+    vectors: SingularVectors  # of the pass under way: the network sets them
 
     def __init__(self, fan_in: int, fan_out: int, init: Init) -> None:
         super().__init__(fan_in, fan_out)
         self.load_state_dict(linear(fan_in, fan_out, init).state_dict())
         self.register_buffer("block", torch.randn(fan_out, min(self.BLOCK, fan_in, fan_out)))
         for _ in range(self.WARM_UP):
-            self.power_iteration()
+            self.block.copy_(self.singular_vectors().block)
 
     @torch.no_grad()
-    def singular_vectors(self) -> tuple[Tensor, Tensor, Tensor]:
-        """First left and right singular vector, and the block after one iteration."""
+    def singular_vectors(self) -> SingularVectors:
         right, _ = torch.linalg.qr(self.weight.T @ self.block)
         block = self.weight @ right
         largest = torch.linalg.eigh(block.T @ block).eigenvectors[:, -1]
-        return F.normalize(block @ largest, dim=0), right @ largest, block
-
-    def power_iteration(self) -> None:
-        """Keep one iteration; once per optimiser step."""
-        self.block.copy_(self.singular_vectors()[2])
+        return SingularVectors(F.normalize(block @ largest, dim=0), right @ largest, block)
 
     def forward(self, input: Tensor) -> Tensor:
         with torch.autocast(input.device.type, enabled=False):  # in float32, also under bf16
-            u, v, _ = self.singular_vectors()
-            sigma = u @ self.weight @ v  # differentiable: gradients flow through W / sigma(W)
+            left, right, _ = self.vectors
+            sigma = left @ self.weight @ right  # differentiable: gradients flow through it, too
         return F.linear(input, self.weight / sigma, self.bias)
 
 
@@ -59,7 +64,20 @@ class SpectralMLP(Network):
         self.hidden = nn.Sequential(*(m for layer in layers[:-1] for m in (layer, nn.ReLU())))
         self.out = layers[-1]
 
-    def power_iteration(self) -> None:
-        for layer in self.modules():
-            if isinstance(layer, SpectralLinear):
-                layer.power_iteration()
+    @property
+    def layers(self) -> list[SpectralLinear]:
+        return [layer for layer in self.modules() if isinstance(layer, SpectralLinear)]
+
+    def singular_vectors(self) -> list[SingularVectors]:
+        return [layer.singular_vectors() for layer in self.layers]
+
+    def forward(self, x: Tensor, vectors: list[SingularVectors] | None = None) -> Tensor:
+        """vectors: those of the weights as they are, for passes that share them."""
+        for layer, own in zip(self.layers, vectors or self.singular_vectors(), strict=True):
+            layer.vectors = own
+        return super().forward(x)
+
+    def power_iteration(self, vectors: list[SingularVectors]) -> None:
+        """Keep one iteration; once per optimiser step."""
+        for layer, own in zip(self.layers, vectors, strict=True):
+            layer.block.copy_(own.block)
