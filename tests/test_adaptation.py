@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from comsd.errors import InputError
 from comsd.evaluation.base import untrained_policy
 from comsd.evaluation.tasks import TaskEvaluator
 from comsd.registry import METHODS
-from comsd.resolve import resolve_combine, resolve_finetune
+from comsd.resolve import resolve, resolve_combine, resolve_finetune
 from comsd.runs import factory
 from comsd.runs.run import Run
 from comsd.skills import Sphere
@@ -36,6 +37,9 @@ PRETRAINING: dict[str, Any] = {
     "steps": 300,
     "evaluate_every": 10**6,
 }
+
+
+SOURCE = ("path", "space", "spec", "finished", "reached")  # of a run that can be adapted
 
 
 @pytest.fixture(scope="module")
@@ -223,6 +227,39 @@ def test_a_discrete_controller_chooses_among_different_skills(source: Run, tmp_p
     longer = resolve_combine(source, "hopper_hop", "lite", **{"adapt.controller": "discrete"})
     assert longer.run.steps == 100_000
     assert longer.agent.__dict__["epsilon_updates"] == round(0.3 * 96_000 / 25)
+    assert longer.agent.__dict__["hidden"] == 256  # not the source's 32
+
+
+def test_few_skills_are_all_candidates(tmp_path: Path) -> None:
+    few = comsd.pretrain("smm", run=tmp_path / "run", **PRETRAINING | {"skills": 3})
+    how = {"adapt.controller": "discrete"}
+    config = resolve_combine(few, "hopper_hop", "lite", **how)
+    assert config.agent.__dict__["candidates"] == 3
+    assert config.sources["agent.candidates"] == "all skills of the run"
+    asked = resolve_combine(few, "hopper_hop", "lite", **how, **{"agent.candidates": 5})
+    assert asked.agent.__dict__["candidates"] == 5  # refused when it starts
+
+
+@pytest.mark.parametrize(("preset", "tries", "hold"), [("lite", 8, 250), ("paper", 4, 500)])
+def test_on_images_trials_share_the_random_steps(
+    source: Run, preset: str, tries: int, hold: int
+) -> None:
+    """Of 4000 steps, by actions of two steps each."""
+    how = {"adapt.rule": "best-of-k", "adapt.tries": tries}
+    imagined = SimpleNamespace(**{name: getattr(source, name) for name in SOURCE})
+    imagined.config = resolve("comsd", "hopper", "lite", pixels=True)
+    config = resolve_finetune(imagined, "hopper_hop", preset, **how)
+    assert config.train.__dict__["hold"] == hold
+
+
+def test_a_discrete_controller_on_images_learns_at_its_own_rate(source: Run) -> None:
+    imagined = SimpleNamespace(**{name: getattr(source, name) for name in SOURCE})
+    imagined.config = resolve("comsd", "hopper", "lite", pixels=True)
+    for preset in ("lite", "paper"):
+        config = resolve_combine(imagined, "hopper_hop", preset, adapt={"controller": "discrete"})
+        values = config.agent.__dict__ | config.train.__dict__
+        assert (values["lr"], values["batch_size"], values["update_every"]) == (3e-4, 256, 25)
+        assert values["encoder_from"] == "critic"
 
 
 def test_best_of_k_acts_from_the_first_step(source: Run, tmp_path: Path) -> None:

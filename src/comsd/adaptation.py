@@ -24,6 +24,7 @@ from comsd.agents.actor_critic import ActorCriticConfig
 from comsd.agents.base import OffPolicyConfig, make_policy_fn
 from comsd.agents.dqn import DQN, DQNConfig
 from comsd.config import SCALES, Config, Setting, Settings, Stage, choose, setting, sourced
+from comsd.encoders import PixelSettings
 from comsd.envs.base import Env
 from comsd.envs.foreign import GymSettings
 from comsd.envs.pixels import act_on_states
@@ -166,6 +167,11 @@ def train_of(config: Config) -> OffPolicySettings:
     return config.train
 
 
+def repeat_of(config: Config) -> int:
+    """Environment steps per action."""
+    return config.pixels.repeat if isinstance(config.pixels, PixelSettings) else 1
+
+
 def usual_agent(source: SourceRun) -> str | None:
     """That of the run whose skills are used; tasks are learned off-policy."""
     return source.config.run.agent if isinstance(source.config.agent, ActorCriticConfig) else None
@@ -208,6 +214,7 @@ def combine_layer(source: SourceRun, preset: str, controller: str) -> Values:
     if preset == "literal":
         layer |= sourced("paper, Algorithm 2", adapt__skill_noise=True)
     if controller == "discrete":
+        layer.pop("agent.hidden", None)  # its network is its own
         layer |= DISCRETE
     return layer
 
@@ -227,6 +234,11 @@ def with_controller(config: Config, source: SourceRun) -> Config:
     assert isinstance(how, CombineSettings)
     if how.skill_map == "identity" and source.config.run.space != "box":
         raise InputError("skill_map is 'identity'; that is for box skills only; allowed: affine")
+    if isinstance(agent := config.agent, DQNConfig):
+        space = source.space
+        few = space.kind == "one-hot" and space.dim < agent.candidates
+        if few and config.sources["agent.candidates"] != "you":
+            config = config.derive("agent.candidates", space.dim, "all skills of the run")
     if how.controller == "discrete" and config.sources["agent.epsilon_updates"] != "you":
         learning = EXPLORED * (config.run.steps - train.random_steps)
         updates = max(1, round(learning / train.update_every))
@@ -239,23 +251,26 @@ def with_controller(config: Config, source: SourceRun) -> Config:
 
 def with_rule(config: Config, source: SourceRun) -> Config:
     """With the steps between the moments at which the rule may choose, if it can be used here."""
-    how, horizon, envs = config.adapt, source.spec.horizon, train_of(config).envs
+    how, repeat, envs = config.adapt, repeat_of(config), train_of(config).envs
     assert isinstance(how, FinetuneSettings)
+    horizon = -(-source.spec.horizon // repeat)  # in actions, as the clock of a skill
     method, hold = METHODS[source.config.run.method], horizon
     if how.rule == "regress":
         hold = 50
         if method.regress_skill is Method.regress_skill:
             raise InputError(f"rule is 'regress', but {method.name} has no features for it")
-        if math.ceil(how.regress_after / (hold * envs)) * hold * envs >= config.run.steps:
+        change = hold * repeat * envs  # steps from one to the next
+        if math.ceil(how.regress_after / change) * change >= config.run.steps:
             after, steps = how.regress_after, config.run.steps
             raise InputError(f"regress_after is {after}; it must be less than steps {steps}")
     elif how.rule == "best-of-k":
-        share = train_of(config).random_steps // how.tries
+        share = train_of(config).random_steps // (how.tries * repeat)
         hold = min(max(1, share), horizon)  # an episode each, or an equal part of one
-        if horizon % hold or math.ceil(how.tries / envs) * hold * envs >= config.run.steps:
+        tried = math.ceil(how.tries / envs) * hold * repeat * envs
+        if horizon % hold or tried >= config.run.steps:
             raise InputError(
-                f"tries is {how.tries}; train.random_steps / tries must be an episode of {horizon} "
-                "steps or an even part of one, and all tries must fit into steps"
+                f"tries is {how.tries}; train.random_steps / tries must be an episode of "
+                f"{source.spec.horizon} steps or an even part of one, and all tries must fit into steps"
             )
     elif how.rule == "resample":
         hold = train_of(source.config).hold

@@ -179,7 +179,7 @@ def resolve(
         *(method_values(config_class.literal, f) for f in families if preset == "literal"),
         spec.presets[scale],
         spec.agents[agent][scale],
-        *([spec.pixels[scale], PIXEL_STAGES[stage]] if pixels else []),
+        *([image_values(spec.pixels[scale], agent), PIXEL_STAGES[stage]] if pixels else []),
         inherited,
     ]
     values: Values = {}
@@ -209,6 +209,13 @@ def named(**values: str) -> Values:
         )
         for name, value in values.items()
     }
+
+
+def image_values(layer: Values, agent: str) -> Values:
+    """DrQ-v2's rates are those of an actor and a critic: a discrete controller keeps its own."""
+    if agent != adaptation.CONTROLLERS["discrete"]:
+        return layer
+    return {k: value for k, value in layer.items() if not k.startswith(("agent.", "train."))}
 
 
 def method_values(by_family: Mapping[str, Values], family: str) -> Values:

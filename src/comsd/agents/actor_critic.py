@@ -19,12 +19,11 @@ from comsd.nn import MLP, adam
 from comsd.skills import SkillSpace
 from comsd.types import Batch, ObsSpec
 
-PAPER, CODE = "paper, hyper-parameter table", "URLB's code, which the paper follows"
+PAPER = "paper, hyper-parameter table"
 
 
 @dataclass(frozen=True)
 class ActorCriticConfig(OffPolicyConfig):
-    hidden: int = setting(1024, "width of the hidden layers of actor and critic", CODE, low=1)
     lr: float = setting(1e-4, "learning rate of actor and critic", PAPER, above=0)
     target_ema: float = setting(
         0.01, "share of the critic in its target, per update", PAPER, low=0, high=1

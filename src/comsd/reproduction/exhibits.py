@@ -139,7 +139,7 @@ EXHIBITS: dict[str, Exhibit] = {
         ("analyse",),
         also=ROBOTS[1:],
         ours="which eleven skills and how many neighbours and starts is ours: the paper says "
-        "'grid sweep'",
+        "'grid sweep'; a start has 500 states, the paper's skill 1000",
     ),
     "conflict": Exhibit(
         "Fig. 8",
@@ -147,7 +147,8 @@ EXHIBITS: dict[str, Exhibit] = {
         ("analyse",),
         also=ROBOTS[1:],
         arms=(*FIXED, COMSD),
-        ours="the fixed alphas are ours: the paper only draws them",
+        ours="the fixed alphas are ours: the paper only draws them; a start has 500 states, the "
+        "paper's skill 1000",
     ),
     "distance": Exhibit(
         "Table II",
