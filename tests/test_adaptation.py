@@ -42,6 +42,13 @@ PRETRAINING: dict[str, Any] = {
 SOURCE = ("path", "space", "spec", "finished", "reached")  # of a run that can be adapted
 
 
+def on_images(source: Run) -> Any:
+    """The run as if it had been trained on images: enough to resolve its adaptations."""
+    imagined = SimpleNamespace(**{name: getattr(source, name) for name in SOURCE})
+    imagined.config = resolve("comsd", "hopper", "lite", pixels=True)
+    return imagined
+
+
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return comsd.pretrain("comsd", run=tmp_path_factory.mktemp("source") / "run", **PRETRAINING)
@@ -231,12 +238,14 @@ def test_a_discrete_controller_chooses_among_different_skills(source: Run, tmp_p
 
 
 def test_few_skills_are_all_candidates(tmp_path: Path) -> None:
-    few = comsd.pretrain("smm", run=tmp_path / "run", **PRETRAINING | {"skills": 3})
-    how = {"adapt.controller": "discrete"}
+    settings: dict[str, Any] = PRETRAINING | {"skills": 3}
+    few = comsd.pretrain("smm", run=tmp_path / "run", **settings)
+    how: dict[str, Any] = {"adapt.controller": "discrete"}
     config = resolve_combine(few, "hopper_hop", "lite", **how)
     assert config.agent.__dict__["candidates"] == 3
     assert config.sources["agent.candidates"] == "all skills of the run"
-    asked = resolve_combine(few, "hopper_hop", "lite", **how, **{"agent.candidates": 5})
+    how["agent.candidates"] = 5
+    asked = resolve_combine(few, "hopper_hop", "lite", **how)
     assert asked.agent.__dict__["candidates"] == 5  # refused when it starts
 
 
@@ -246,17 +255,15 @@ def test_on_images_trials_share_the_random_steps(
 ) -> None:
     """Of 4000 steps, by actions of two steps each."""
     how = {"adapt.rule": "best-of-k", "adapt.tries": tries}
-    imagined = SimpleNamespace(**{name: getattr(source, name) for name in SOURCE})
-    imagined.config = resolve("comsd", "hopper", "lite", pixels=True)
-    config = resolve_finetune(imagined, "hopper_hop", preset, **how)
+    config = resolve_finetune(on_images(source), "hopper_hop", preset, **how)
     assert config.train.__dict__["hold"] == hold
 
 
 def test_a_discrete_controller_on_images_learns_at_its_own_rate(source: Run) -> None:
-    imagined = SimpleNamespace(**{name: getattr(source, name) for name in SOURCE})
-    imagined.config = resolve("comsd", "hopper", "lite", pixels=True)
     for preset in ("lite", "paper"):
-        config = resolve_combine(imagined, "hopper_hop", preset, adapt={"controller": "discrete"})
+        config = resolve_combine(
+            on_images(source), "hopper_hop", preset, adapt={"controller": "discrete"}
+        )
         values = config.agent.__dict__ | config.train.__dict__
         assert (values["lr"], values["batch_size"], values["update_every"]) == (3e-4, 256, 25)
         assert values["encoder_from"] == "critic"

@@ -48,6 +48,8 @@ class Rail(gymnasium.Env):
         self.x += 0.3 * (action[0] - 1)
         if self.broken == "raise" and self.x > 0.5:
             raise ZeroDivisionError("a wheel came off")
+        if self.broken == "assert":
+            raise AssertionError  # as `assert` does, which pytest rewrites
         if self.broken == "exit":
             raise SystemExit("no more")
         if self.broken == "nan":
@@ -277,6 +279,7 @@ def test_images_stay_images_and_texts_are_refused() -> None:
         ("nan", "env 'rail' failed at step 1 of an episode .*: its observation holds NaN"),
         ("raise", "env 'rail' failed at step 2 .*: ZeroDivisionError: a wheel came off"),
         ("exit", "env 'rail' failed at step 1 .*: SystemExit: no more"),
+        ("assert", r"env 'rail' failed .*: AssertionError in test_gym.py, line \d+"),
         ("four", r"ValueError: its step returns 4 values, not \(obs, reward, terminated, trunc"),
     ],
 )

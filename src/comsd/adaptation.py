@@ -268,9 +268,10 @@ def with_rule(config: Config, source: SourceRun) -> Config:
         hold = min(max(1, share), horizon)  # an episode each, or an equal part of one
         tried = math.ceil(how.tries / envs) * hold * repeat * envs
         if horizon % hold or tried >= config.run.steps:
+            limit = source.spec.horizon
             raise InputError(
-                f"tries is {how.tries}; train.random_steps / tries must be an episode of "
-                f"{source.spec.horizon} steps or an even part of one, and all tries must fit into steps"
+                f"tries is {how.tries}; train.random_steps / tries must be an episode of {limit} "
+                "steps or an even part of one, and all tries must fit into steps"
             )
     elif how.rule == "resample":
         hold = train_of(source.config).hold

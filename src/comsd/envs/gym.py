@@ -6,9 +6,11 @@ each keeps its own episodes. Time limits are counted here, so `TimeLimit` is not
 
 from __future__ import annotations
 
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 import gymnasium
@@ -224,8 +226,12 @@ class GymEnv:
 
 
 def one_line(error: BaseException) -> str:
-    said = " ".join(str(error).split())[:LONGEST]
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    """What it says; where it was raised, if it says nothing (`assert`)."""
+    said, kind = " ".join(str(error).split())[:LONGEST], type(error).__name__
+    if said or error.__traceback__ is None:
+        return f"{kind}: {said}" if said else kind
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{kind} in {Path(last.filename).name}, line {last.lineno}"
 
 
 def checked_result(call: str, wanted: Sequence[str], result: Any) -> Any:
