@@ -71,15 +71,17 @@ def needed(waiting: list[Requirement]) -> set[str]:
         asked = waiting.pop()
         name, extras = canonicalize_name(asked.name), sorted(asked.extras) or [""]
         if name == "comsd":
-            waiting += [other for extra in extras for other in project(extra)]
+            others = [other for extra in extras for other in project(extra)]
         elif name not in found:
             found.add(name)
             others = [Requirement(text) for text in distribution(name).requires or []]
-            waiting += [
-                other
-                for other in others
-                if not other.marker or any(other.marker.evaluate({"extra": e}) for e in extras)
-            ]
+        else:
+            continue
+        waiting += [
+            other
+            for other in others
+            if not other.marker or any(other.marker.evaluate({"extra": e}) for e in extras)
+        ]
     return found
 
 
