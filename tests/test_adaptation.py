@@ -220,6 +220,7 @@ def test_a_discrete_controller_chooses_among_different_skills(source: Run, tmp_p
     evaluator = TaskEvaluator(run)
     alone = evaluator.candidate_returns(agent.candidates)
     assert metrics["return_best_candidate"] == alone.max()
+    assert {float(row["return_best_candidate"]) for row in run.evaluations.rows()} == {alone.max()}
     # Random candidates, not points anywhere; both baselines act by the candidates of the run.
     drawn = agent.policy.random_candidates(50, np.random.default_rng(0))
     assert len(np.unique(drawn, axis=0)) == 4

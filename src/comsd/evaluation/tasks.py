@@ -45,6 +45,7 @@ class TaskEvaluator(Evaluator):
     def __init__(self, run: Run, options: Options | None = None) -> None:
         super().__init__(run, options)
         self.progress_metrics = {"return": "return", f"{run.config.run.agent}/q": "Q"}
+        self.best_candidate: float | None = None
 
     def returns(self, policy: Policy | None, skill: Tensor, noise: bool = False) -> Returns:
         """Without a policy, of random actions; those of a discrete controller are candidates."""
@@ -81,15 +82,20 @@ class TaskEvaluator(Evaluator):
 
     def training_metrics(self, trainer: Trainer) -> Values:
         skill = trainer.selected_skill
-        return {} if skill is None else self.score(trainer.policy, skill)
+        return (
+            {} if skill is None else self.score(trainer.policy, skill) | self.alone(trainer.policy)
+        )
+
+    def alone(self, policy: Policy) -> Values:
+        """What a discrete controller has to rise above; the same at every evaluation."""
+        if not isinstance(policy, GreedyPolicy):
+            return {}
+        if self.best_candidate is None:
+            self.best_candidate = float(self.candidate_returns(policy.candidates).max())
+        return {"return_best_candidate": self.best_candidate}
 
     def measure(self, policy: Policy) -> Measured:
-        metrics = self.score(policy, self.run.selected_skill)
-        if isinstance(policy, GreedyPolicy):
-            metrics["return_best_candidate"] = float(
-                self.candidate_returns(policy.candidates).max()
-            )
-        return Measured(metrics, {})
+        return Measured(self.score(policy, self.run.selected_skill) | self.alone(policy), {})
 
     def baseline(self, policy: Policy | None) -> Values:
         return self.score(policy, self.run.selected_skill)
@@ -98,7 +104,8 @@ class TaskEvaluator(Evaluator):
         """The learning curve."""
         rows = self.run.evaluations.rows()
         steps = [int(row["step"]) for row in rows]
-        for name, style in (("return", "o-"), ("return_without_noise", "s--")):
+        styles = {"return": "o-", "return_without_noise": "s--", "return_best_candidate": ":"}
+        for name, style in styles.items():
             if rows and name in rows[0]:
                 values = [float(row[name]) for row in rows]
                 axes.plot(steps, values, style, label=name.replace("_", " "), markersize=4)

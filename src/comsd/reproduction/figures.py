@@ -27,7 +27,10 @@ def panels(count: int, columns: int, width: float, height: float) -> tuple[Figur
 
 
 def learning_curves(tasks: list[str], arms: list[str], runs: list[FinishedRun]) -> Figure:
-    """Mean return over seeds at the steps that all seeds share, with its interval."""
+    """Mean return over seeds at the steps that all seeds share, with its interval.
+
+    Dotted: of discrete controllers, the best of the candidate skills if it acts alone.
+    """
     figure, grid = panels(len(tasks), 4, 3.6, 2.9)
     for axes, task in zip(grid, tasks, strict=True):
         for i, arm in enumerate(arms):
@@ -39,6 +42,9 @@ def learning_curves(tasks: list[str], arms: list[str], runs: list[FinishedRun]) 
             values = np.array([[curve[step] for step in shared] for curve in curves])
             colour = "black" if arm in REFERENCES else f"C{i}"
             axes.plot(shared, values.mean(0), color=colour, label=f"{arm} (n={len(curves)})")
+            alone = [float(run[-1].get("return_best_candidate", "nan")) for run in rows]
+            if not np.isnan(alone).any():
+                axes.axhline(float(np.mean(alone)), color=colour, linestyle=":", linewidth=1)
             if len(curves) >= ENOUGH:
                 axes.fill_between(shared, *interval(values), color=colour, alpha=0.15, linewidth=0)
         axes.set_title(task, fontsize=10)

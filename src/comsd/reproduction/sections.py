@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
 METRICS: dict[Shown, dict[str, str]] = {  # metric -> name of its row
     "finetune": {"return": ""},
-    "combine": {"return": "", "return_without_noise": ", noise-free"},
+    "combine": {
+        "return": "",
+        "return_without_noise": ", noise-free",
+        "return_best_candidate": ", best candidate alone",
+    },
     "maze": {
         name: f": {name.replace('_', ' ')}"
         for name in ("occupancy_entropy", "owned_arms", "identification", "end_information")
