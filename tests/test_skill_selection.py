@@ -58,7 +58,7 @@ def test_best_of_k_tries_each_once_and_keeps_the_best(rng: np.random.Generator) 
     assert selector.acts_at_once
     tried = torch.cat([selector.choose(1, 0, rng, not_asked) for _ in range(3)])
     assert torch.equal(tried, candidates)
-    # Means 1, 2 and 1.5: the second, though the third has the best single step.
+    # Returns 2, 4 and 3: the second, though the third has the best single step.
     rows = candidates[[0, 0, 1, 1, 2, 2]]
     chosen = selector.choose(2, 0, rng, lambda: experience(rows, [1, 1, 2, 2, 0, 3]))
     assert torch.equal(chosen, candidates[[1, 1]])
@@ -67,12 +67,23 @@ def test_best_of_k_tries_each_once_and_keeps_the_best(rng: np.random.Generator) 
     assert torch.equal(again.choose(1, 0, rng, not_asked), candidates[[1]])
 
 
+def test_best_of_k_prefers_the_higher_return_to_the_higher_reward_per_step(
+    rng: np.random.Generator,
+) -> None:
+    """The first falls after one step."""
+    selector = BestOfK(torch.eye(2))
+    for _ in range(2):
+        selector.choose(1, 0, rng, not_asked)
+    past = experience(torch.eye(2)[[0, 1, 1, 1]], [1.5, 1, 1, 1])
+    assert selector.choose(1, 0, rng, lambda: past).tolist() == [[0, 1]]
+
+
 def test_best_of_k_with_several_environments(rng: np.random.Generator) -> None:
     """Three candidates for two environments, then one; a candidate without rows is passed over."""
     selector = BestOfK(torch.eye(3))
     assert selector.choose(2, 0, rng, not_asked).argmax(-1).tolist() == [0, 1]
     assert selector.choose(2, 0, rng, not_asked).argmax(-1).tolist() == [2, 0]
-    past = experience(torch.eye(3)[[0, 2]], [-2, -1])
+    past = experience(torch.eye(3)[[0, 2]], [-4, -1])  # the first was tried twice
     assert selector.choose(1, 0, rng, lambda: past).argmax(-1).tolist() == [2]
     assert selector.selected_skill is not None
     assert selector.selected_skill.tolist() == [0, 0, 1]

@@ -131,7 +131,9 @@ class RunSettings(Settings):
     skills: int = setting(
         10, "number of skills, or of dimensions of the skill", "paper", low=0, high=10_000
     )
-    agent: str = setting("ddpg", "the agent: ddpg, ppo or sac", "default")
+    agent: str = setting(
+        "ddpg", "the agent: ddpg, sac, ppo; dqn is the discrete controller", "default"
+    )
     pixels: bool = setting(False, "observe images in place of states; docs/pixels.md", "default")
     seed: int = setting(0, "seed of all randomness", "default", low=0)
     steps: int = setting(6_250_000, "environment steps in all", "paper", low=1)

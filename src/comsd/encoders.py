@@ -165,13 +165,13 @@ class EncodedBatch:
             name: x.detach().requires_grad_(x.requires_grad) for name, x in self.features.items()
         }
         frozen = {name: x.detach() for name, x in self.features.items()}
-        seen = self.leaves if by_method else frozen
-        seen = {name: bottleneck(x) if name in reads else x for name, x in seen.items()}
+        of_method = self.leaves if by_method else frozen
+        of_method = {name: bottleneck(x) if name in reads else x for name, x in of_method.items()}
 
         def with_features(columns: dict[str, Tensor]) -> Batch:
             return batch._replace(**{"one_step_obs": columns["next_obs"], **columns})
 
-        self.for_method = with_features(seen)
+        self.for_method = with_features(of_method)
         self.for_critic = with_features(self.leaves if by_critic else frozen)
         if optimizer is not None and learns:
             optimizer.zero_grad()

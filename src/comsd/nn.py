@@ -41,7 +41,7 @@ class Network(HasPrecision):
     """Hidden layers and a linear output layer.
 
     With `bf16` the hidden layers run under autocast; output layer and output stay float32.
-    A value of 100 would be rounded to 0.5 by bfloat16.
+    bfloat16 would round values near 100 to multiples of 0.5.
     """
 
     hidden: nn.Module

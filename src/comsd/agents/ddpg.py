@@ -106,13 +106,13 @@ class DDPG(ActorCritic):
         value_skill: Tensor | None = None,
     ) -> Metrics:
         """One step of critic, actor and target."""
-        valued = batch.skill if value_skill is None else value_skill
-        now, later = self.clipped_noise(2, batch.action, generator)
-        y = self.td_target(batch, reward, valued, later)
-        critic_loss, q = self.critic_loss(batch, valued, y)
+        value_skill = batch.skill if value_skill is None else value_skill
+        actor_noise, target_noise = self.clipped_noise(2, batch.action, generator)
+        y = self.td_target(batch, reward, value_skill, target_noise)
+        critic_loss, q = self.critic_loss(batch, value_skill, y)
         optimizer_step(self.optimizers["critic"], critic_loss)
 
-        actor_loss, mean = self.actor_loss(batch.obs.detach(), batch.skill, now)
+        actor_loss, mean = self.actor_loss(batch.obs.detach(), batch.skill, actor_noise)
         optimizer_step(self.optimizers["actor"], actor_loss, list(self.actor.parameters()))
         soft_update(self.target, self.critic, self.config.target_ema)
         return {

@@ -4,8 +4,8 @@ q        s -> H, LayerNorm, tanh -> H, ReLU -> Q(s, k), one value per candidate
 images   x -> 50, LayerNorm, tanh -> H, ReLU -> H, ReLU -> Q(x, k)
 target   y = r + d * Q'(s', argmax_k Q(s', k))
 
-A choice lasts some steps, so this is Q-learning on a semi-Markov decision process: r is the
-discounted reward of those steps and d = gamma^steps. The action is the skill itself; candidates are
+A choice lasts `hold` steps, so this is Q-learning on a semi-Markov decision process: r is the
+discounted reward of those steps and d = gamma^hold. The action is the skill itself; candidates are
 part of the agent's state.
 """
 

@@ -111,14 +111,14 @@ class SAC(ActorCritic):
         value_skill: Tensor | None = None,
     ) -> Metrics:
         """One step of critic, actor, temperature and target."""
-        valued = batch.skill if value_skill is None else value_skill
+        value_skill = batch.skill if value_skill is None else value_skill
         shape = 2, *batch.action.shape
-        now, later = torch.randn(shape, generator=generator, device=generator.device)
-        y = self.td_target(batch, reward, valued, later)
-        critic_loss, q = self.critic_loss(batch, valued, y)
+        actor_noise, target_noise = torch.randn(shape, generator=generator, device=generator.device)
+        y = self.td_target(batch, reward, value_skill, target_noise)
+        critic_loss, q = self.critic_loss(batch, value_skill, y)
         optimizer_step(self.optimizers["critic"], critic_loss)
 
-        actor_loss, log_prob = self.actor_loss(batch.obs.detach(), batch.skill, now)
+        actor_loss, log_prob = self.actor_loss(batch.obs.detach(), batch.skill, actor_noise)
         optimizer_step(self.optimizers["actor"], actor_loss, list(self.actor.parameters()))
         optimizer_step(self.optimizers["temperature"], self.temperature_loss(log_prob))
         soft_update(self.target, self.critic, self.config.target_ema)

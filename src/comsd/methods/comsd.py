@@ -105,7 +105,9 @@ class ComSD(Method):
         self.contrasts = c.diversity or (c.exploration and c.knn in ("embedding", "trajectory"))
         if self.contrasts:
             self.encoder = ContrastiveEncoder(obs, space, c)  # Eq. 6, 7
-            self.reads = tuple({*self.encoder.reads, "next_obs"})
+            self.reads = tuple(dict.fromkeys((*self.encoder.reads, "next_obs")))
+        else:
+            self.reads = ("obs", "next_obs")
         self.balance = FlagBalance() if c.balance == "auto" else None
         if c.exploration:
             self.entropy = ParticleEntropy(c.k, c.knn_form, c.knn_scale, floor=c.knn_floor)
@@ -161,6 +163,6 @@ class ComSD(Method):
     def diagnostics(self, batch: Batch) -> Metrics:
         terms = self.terms(batch, self.embed(batch))
         metrics = by_tercile("comsd", self.space, batch.skill, terms)
-        if self.config.exploration:
+        if self.config.exploration and self.config.knn_form == "log1p":
             metrics["comsd/variance"] = self.entropy.moments.variance
         return metrics

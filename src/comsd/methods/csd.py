@@ -9,7 +9,8 @@
     L_lam  = log lam * mean[ min(eps, gap) ],    gap fixed                           Eq. 7
 
 What the density predicts well counts little, what is rarely achieved much. The weights' product is
-1, so that units do not matter. Numbers are this file's; departures: docs/methods/csd.md.
+1: another unit of a coordinate changes d by one common factor, not how coordinates compare.
+Numbers are this file's; departures: docs/methods/csd.md.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class CSD(Method):
 
     def surprise(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """-log q(ds | s) and the distance d without gradient, each (B,)."""
-        # Of images: what is predicted must not learn to be easy to predict.
+        # Detached: an encoder of images could lower this loss by features easy to predict.
         state, after = self.units(batch.obs.detach()), self.units(batch.one_step_obs.detach())
         mean, log_std = self.density(state).chunk(2, -1)
         log_std = log_std.clamp(*LOG_STD)

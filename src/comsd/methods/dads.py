@@ -66,9 +66,9 @@ class DADS(Method):
 
     def __init__(self, config: DADSConfig, space: SkillSpace, obs: ObsSpec) -> None:
         super().__init__(c := config, space, obs)
-        seen = space.dim + (obs.dim if c.conditioned else 0)
+        inputs = space.dim + (obs.dim if c.conditioned else 0)
         self.reads = ("obs", "one_step_obs") if c.conditioned else ("next_obs",)
-        self.mu = MLP(seen, c.hidden, c.hidden, obs.dim, init=c.init)
+        self.mu = MLP(inputs, c.hidden, c.hidden, obs.dim, init=c.init)
 
     def embed(self, batch: Batch) -> Tensor:
         """Squared errors of what the compared skills predict, (B, S).
@@ -89,7 +89,7 @@ class DADS(Method):
     def errors(self, batch: Batch, skills: Tensor) -> Tensor:
         """(B, S): how far from the change of the row each of its skills (S, B, Z) predicts."""
         obs = normalised(batch.obs)
-        # Of images: what is predicted must not learn to be easy to predict.
+        # Detached: an encoder of images could lower this loss by features easy to predict.
         change = normalised((batch.one_step_obs - batch.obs).detach())
         x = torch.cat([obs.expand(len(skills), -1, -1), skills], -1)
         predicted = self.mu(x.flatten(0, 1)).view(len(skills), *change.shape)

@@ -81,8 +81,9 @@ def cosines(direction: Tensor, step: Tensor) -> Tensor:
 class DualVariable(nn.Module):
     """The multiplier lam of a constraint gap >= 0, by its logarithm so that it stays positive.
 
-    lam falls while the constraint holds and rises while it is broken. `slack` bounds the gap: a
-    constraint that holds by far neither moves the representation nor sinks lam fast.
+    lam falls while the constraint holds and rises while it is broken. `slack` bounds the gap: rows
+    that satisfy it by far do not move the representation, and rows that break it weigh more in the
+    mean.
     """
 
     def __init__(self, start: float, slack: float) -> None:

@@ -90,9 +90,9 @@ class SMM(Method):
 
     def embed(self, batch: Batch) -> Features:
         s = self.normalizer(batch.obs)
-        # Of images: what is reconstructed must not learn to be easy to reconstruct.
-        target = s if self.config.density_trains_input else s.detach()
-        x = torch.cat([target, batch.skill], -1)
+        # Detached: an encoder of images could lower this loss by features easy to reconstruct.
+        vae_state = s if self.config.density_trains_input else s.detach()
+        x = torch.cat([vae_state, batch.skill], -1)
         mean, log_variance = self.encoder(x).chunk(2, -1)
         code = mean  # what is logged apart from training takes no noise
         if self.training:

@@ -32,7 +32,6 @@ class SpectralLinear(nn.Linear):
     WARM_UP = 20  # iterations before the first step
 
     block: Tensor
-    vectors: SingularVectors  # of the pass under way: the network sets them
 
     def __init__(self, fan_in: int, fan_out: int, init: Init) -> None:
         super().__init__(fan_in, fan_out)
@@ -48,9 +47,10 @@ class SpectralLinear(nn.Linear):
         largest = torch.linalg.eigh(block.T @ block).eigenvectors[:, -1]
         return SingularVectors(F.normalize(block @ largest, dim=0), right @ largest, block)
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Tensor, vectors: SingularVectors | None = None) -> Tensor:
+        """vectors: those of the weight as it is, for passes that share them."""
+        left, right, _ = vectors or self.singular_vectors()
         with torch.autocast(input.device.type, enabled=False):  # in float32, also under bf16
-            left, right, _ = self.vectors
             sigma = left @ self.weight @ right  # differentiable: gradients flow through it, too
         return F.linear(input, self.weight / sigma, self.bias)
 
@@ -73,9 +73,12 @@ class SpectralMLP(Network):
 
     def forward(self, x: Tensor, vectors: list[SingularVectors] | None = None) -> Tensor:
         """vectors: those of the weights as they are, for passes that share them."""
-        for layer, own in zip(self.layers, vectors or self.singular_vectors(), strict=True):
-            layer.vectors = own
-        return super().forward(x)
+        *hidden, last = zip(self.layers, vectors or self.singular_vectors(), strict=True)
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.bf16):
+            for layer, own in hidden:
+                x = F.relu(layer(x, own))
+        layer, own = last
+        return layer(x.float() if self.bf16 else x, own)
 
     def power_iteration(self, vectors: list[SingularVectors]) -> None:
         """Keep one iteration; once per optimiser step."""

@@ -84,7 +84,10 @@ def make_env(
     discount = float(agent_of(config).discount ** (1 / how.hold)) if training else 1.0
     rng = action_rng(seed) if training and how.skill_noise else None
     affine = how.skill_map == "affine" and how.controller == "continuous"
-    policy_fn_of = partial(make_policy_fn, source.load_policy(env))
+    policy = source.load_policy(env)
+    if training:
+        policy.to(config.run.device)
+    policy_fn_of = partial(make_policy_fn, policy)
     return SkillEnv(env, policy_fn_of, source.space, how.hold, discount, affine, rng)
 
 
@@ -182,9 +185,9 @@ def make_method(config: Config, obs: ObsSpec, device: torch.device) -> Method:
     """obs: describes the environment's observations; of images a method sees features."""
     assert isinstance(config.method, MethodConfig)
     kind, pixels = method_class(config.run.method, config.run.stage), config.pixels
-    seen = plain_spec(pixels.features) if isinstance(pixels, PixelSettings) else obs
+    method_obs = plain_spec(pixels.features) if isinstance(pixels, PixelSettings) else obs
     with device:
-        return kind(config.method, make_space(config), seen)
+        return kind(config.method, make_space(config), method_obs)
 
 
 def make_trainer(config: Config, source: SourceRun | None, env: Env) -> Trainer:

@@ -41,8 +41,8 @@ class SkillSelector:
 class SampleSkill(SkillSelector):
     """Always another skill from the prior."""
 
-    def __init__(self, space: SkillSpace, first: Tensor | None = None) -> None:
-        super().__init__(first)
+    def __init__(self, space: SkillSpace) -> None:
+        super().__init__()
         self.space = space
 
     def search(self, n: int, steps: int, rng: np.random.Generator, past: Experience) -> Tensor:
@@ -52,6 +52,10 @@ class SampleSkill(SkillSelector):
 class ResampleSkill(SampleSkill):
     """Always another skill, as in pre-training; the selected one is the one that acts now."""
 
+    def __init__(self, space: SkillSpace, first: Tensor) -> None:
+        super().__init__(space)
+        self.selected_skill = first
+
     def choose(self, n: int, steps: int, rng: np.random.Generator, past: Experience) -> Tensor:
         drawn = self.search(n, steps, rng, past)
         self.selected_skill = drawn[0]
@@ -59,7 +63,7 @@ class ResampleSkill(SampleSkill):
 
 
 class BestOfK(SkillSelector):
-    """Tries each candidate once, then keeps the one whose steps brought most reward."""
+    """Tries each candidate, then keeps the one with the highest return of a try."""
 
     def __init__(self, candidates: Tensor) -> None:
         super().__init__(acts_at_once=True)
@@ -73,8 +77,9 @@ class BestOfK(SkillSelector):
             return self.candidates[index]
         batch = past()
         acted = [(batch.skill == c.to(batch.skill.device)).all(-1) for c in self.candidates]
-        rewards = [float(batch.reward[rows].mean()) for rows in acted]
-        self.selected_skill = self.candidates[int(np.nanargmax(rewards))]
+        totals = [float(batch.reward[rows].sum()) if rows.any() else np.nan for rows in acted]
+        tries = [len(range(i, self.tried, len(acted))) for i in range(len(acted))]
+        self.selected_skill = self.candidates[int(np.nanargmax(np.divide(totals, tries)))]
         return self.selected_skill.expand(n, -1)
 
     def state_dict(self) -> dict[str, Any]:
