@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from comsd.envs.foreign import REGISTERED
+from comsd.envs.foreign import IMPORTED, REGISTERED
 from comsd.envs.reward import REWARDS
 from comsd.methods.base import Method
 from comsd.nn import Network
@@ -26,7 +26,7 @@ OBS = ObsSpec((2,), "float32", np.array([0.0, -3.5], np.float32), np.array([3.7,
 @pytest.fixture(autouse=True)
 def forget() -> Iterator[None]:
     """What a test registers is gone after it: tests share a process, in any order."""
-    tables: list[dict[Any, Any]] = [METHODS, REGISTERED, REWARDS, LOADED]
+    tables: list[dict[Any, Any]] = [METHODS, REGISTERED, IMPORTED, REWARDS, LOADED]
     before = [dict(table) for table in tables]
     yield
     for table, known in zip(tables, before, strict=True):

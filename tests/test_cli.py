@@ -46,6 +46,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("pretrain comsd --method.f-low 1", "f_low must be less than f_high"),
         ("pretrain comsd --method.no-diversity --method.no-exploration", "both be off"),
         ("pretrain comsd --skills 1", "skills is 1; it must be at least 2"),
+        ("pretrain comsd --skills 0", "skills is 0; it must be at least 2"),
+        ("pretrain comsd --skills -3", "skills is -3; it must be at least 2"),
         ("pretrain comsd --skills 2.5", "--skills is '2.5'; it must be a whole number"),
         ("pretrain comsd --steps 0", "steps is 0; it must be at least 1"),
         ("pretrain comsd --agent.clip 0", "agent.clip is 0.0; it must be greater than 0"),

@@ -277,9 +277,9 @@ def test_images_stay_images_and_texts_are_refused() -> None:
     ("broken", "message"),
     [
         ("nan", "env 'rail' failed at step 1 of an episode .*: its observation holds NaN"),
-        ("raise", "env 'rail' failed at step 2 .*: ZeroDivisionError: a wheel came off"),
+        ("raise", r"failed at step 2 .*: ZeroDivisionError: a wheel came off \(test_gym.py, line"),
         ("exit", "env 'rail' failed at step 1 .*: SystemExit: no more"),
-        ("assert", r"env 'rail' failed .*: AssertionError in test_gym.py, line \d+"),
+        ("assert", r"env 'rail' failed .*: AssertionError \(test_gym.py, line \d+\)"),
         ("four", r"ValueError: its step returns 4 values, not \(obs, reward, terminated, trunc"),
     ],
 )

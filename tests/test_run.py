@@ -93,6 +93,15 @@ def test_a_crash_before_the_first_checkpoint_starts_over(
     assert fingerprint(tmp_path / "broken") == fingerprint(tmp_path / "whole")
 
 
+def test_a_run_that_has_lost_its_checkpoints_is_not_begun_anew(tmp_path: Path) -> None:
+    comsd.pretrain("comsd", run=tmp_path / "run", **SMOKE)
+    shutil.rmtree(tmp_path / "run/checkpoints")
+    metrics = (tmp_path / "run/metrics.csv").read_bytes()
+    with pytest.raises(InputError, match="run has lost its checkpoints; another --run starts anew"):
+        comsd.resume(tmp_path / "run")
+    assert (tmp_path / "run/metrics.csv").read_bytes() == metrics
+
+
 def test_same_seed_same_run_other_seed_other_run(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         comsd.pretrain("comsd", run=tmp_path / name, seed=seed, **SMOKE)

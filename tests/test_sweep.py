@@ -37,6 +37,10 @@ MAZE = "sweep comsd --env maze-tree --preset smoke"
         ("sweep", "METHOD is missing"),
         ("sweep comsd", "--env is missing"),
         ("sweep komsd --env maze-tree", "method is 'komsd' (did you mean 'comsd'?)"),
+        ("sweep comsd,komsd --env maze-tree", "method is 'komsd' (did you mean 'comsd'?)"),
+        ("sweep cic,cic --env maze-tree", "method is 'cic,cic', which holds a method twice"),
+        ("sweep comsd,metra --env walker method.alpha=1", "setting is 'method.alpha'"),
+        (f"{MAZE} method=cic,diayn", "name several: comsd sweep comsd,diayn"),
         (f"{MAZE} method.alfa=1,2", "setting is 'method.alfa' (did you mean 'method.alpha'?)"),
         (f"{MAZE} method.alpha=1,1", "holds a value twice"),
         (f"{MAZE} method.alpha=1,", "method.alpha is ''; it must be a number"),
@@ -116,6 +120,24 @@ def test_names_of_trials_are_short_and_different() -> None:
     long = [label_of(tuple((f"setting_{i}", j) for i in range(20))) for j in (1, 2)]
     assert len({*long}) == 2
     assert all(len(label) < 110 for label in long)
+
+
+def test_methods_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "sweep"
+    words = f"sweep comsd,diayn --env maze-tree --preset smoke --seeds 1 --jobs 1 --dir {place}"
+    code, out, _ = call(f"{words} skills=3", capsys)
+    assert code == 0
+    runs = [Run(path.parent).config.run for path in sorted(place.glob("pretrain/*/*/config.json"))]
+    assert [(run.method, run.skills) for run in runs] == [("comsd", 3), ("diayn", 3)]
+    with (place / "report" / "ranking.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["method"] for row in rows} == {"comsd", "diayn"}
+    assert f"best: comsd pretrain {rows[0]['method']} --env maze-tree --preset smoke" in out
+    assert (place / "report" / "curves.png").exists()
+    assert call(f"report {place}", capsys)[0] == 0  # read again from the disk
+    code, _, said = call(f"{words.replace(',diayn', '')} skills=3", capsys)
+    assert (code, "methods is ('comsd',), but" in said) == (2, True)
+    assert call(f"{words.replace('diayn', 'diayn,cic')} skills=3 --plan", capsys)[0] == 0
 
 
 def test_a_grid_is_trained_ranked_and_continued(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,15 @@ class Breaks(PointMaze):
 """
 
 
+def test_a_file_may_import_what_is_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.path", list(sys.path))
+    shutil.copy(EXAMPLES / "point_maze.py", tmp_path / "beside_it.py")
+    (tmp_path / "mine.py").write_text("import beside_it\nclass Mine(beside_it.PointMaze): pass\n")
+    assert comsd.register_env_file(tmp_path / "mine.py") == ["Mine"]
+
+
 def test_an_environment_that_raises_stops_a_run_that_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +143,8 @@ def test_an_environment_that_raises_stops_a_run_that_can_be_resumed(
     comsd.pretrain("comsd", env="Breaks", agent="ddpg", steps=300, run=tmp_path / "run", **settings)
     made.left = 100  # pyright: ignore[reportFunctionMemberAccess]
     left = "the last good checkpoint is kept, `comsd resume .*/run` continues from it"
-    with pytest.raises(RunError, match=f"stopped at step .*: OSError: unplugged; {left}"):
+    place = r"\(breaks.py, line 8\)"
+    with pytest.raises(RunError, match=rf"stopped at step .*: OSError: unplugged {place}; {left}"):
         comsd.resume(tmp_path / "run", steps=600)
     assert comsd.resume(tmp_path / "run").finished
 

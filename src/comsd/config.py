@@ -129,7 +129,7 @@ class RunSettings(Settings):
         "one-hot", "kind of skill space", "paper"
     )
     skills: int = setting(
-        10, "number of skills, or of dimensions of the skill", "paper", low=0, high=10_000
+        10, "number of skills, or of dimensions of the skill", "paper", high=10_000
     )
     agent: str = setting(
         "ddpg", "the agent: ddpg, sac, ppo; dqn is the discrete controller", "default"
@@ -168,7 +168,7 @@ class RunSettings(Settings):
             raise InputError(f"device is {self.device!r}; allowed: cpu, cuda, cuda:N")
         if self.skills < 2 and self.space != "none":
             raise InputError(f"skills is {self.skills}; it must be at least 2")
-        if self.skills > 0 and self.space == "none":
+        if self.skills != 0 and self.space == "none":
             raise InputError(f"skills is {self.skills}; it must be 0 in the space 'none'")
 
 

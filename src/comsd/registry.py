@@ -96,6 +96,11 @@ def env_spec(
             usual = TASKS[ENVS[name].tasks[0]]
             make, make_pixels = ENVS[name].make, ENVS[name].make_pixels
             return dataclasses.replace(usual, name=name, make=make, make_pixels=make_pixels)
+        if not ENVS[name].tasks:
+            raise InputError(
+                f"env is {name!r}: mazes have no task to use skills for; a maze of yours can "
+                "(--env-file, docs/your-environment.md)"
+            )
     elif source := find_source(name):
         return foreign_spec(source, stage, settings)
     field, known = ("env", ENVS) if stage == "pretrain" else ("task", TASKS)

@@ -131,17 +131,17 @@ class SweepResult:
 
 
 def sweep(
-    method: str,
+    method: str | Sequence[str],
     /,
     *,
     env: str,
-    settings: Mapping[str, str | Sequence[Value]],
+    settings: Mapping[str, str | Sequence[Value]] | None = None,
     dir: Path | str = "sweep",
     report: Report = silent,
     where: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> SweepResult:
-    """Train with many settings and rank them; the same call again continues.
+    """Train with many methods or settings and rank them; the same call again continues.
 
     settings: lists (`{"method.alpha": [0.1, 0.5]}`) or ranges (`{"agent.lr": "1e-5..1e-3:log"}`).
     options: `preset`, `seeds`, `trials`, `sampler`, `task`, `adapt`, `rank`, `lowest` and `halve`
@@ -149,8 +149,10 @@ def sweep(
     """
     place, chosen = as_path("dir", dir), sweep_options(options)
     check_report(report)
-    names = as_text("method", method), as_text("env", env)
-    asked = make_sweep(*names, swept_settings(settings), **chosen)
+    methods = as_names("method", [method] if isinstance(method, str) else method)
+    asked = make_sweep(
+        ",".join(methods), as_text("env", env), swept_settings(settings or {}), **chosen
+    )
     carry_out_sweep(asked, place, executor_of(where), report)
     page, ranking = write_sweep_report(place)
     return SweepResult(ranking, best_commands(asked, ranking[0].trial) if ranking else [], page)

@@ -34,6 +34,8 @@ def run_file(path: Path | str, kind: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise InputError(f"{kind} file {path} is not a Python file")
     module = sys.modules[name] = module_from_spec(spec)
+    if (folder := str(path.parent)) not in sys.path:  # for what it imports from beside it
+        sys.path.append(folder)
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # whatever the user's code raises

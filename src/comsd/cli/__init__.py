@@ -17,27 +17,30 @@ from comsd.training import signals
 USAGE = """\
 comsd: unsupervised skill discovery
 
-  comsd pretrain METHOD --env ENV [--preset P] [--run DIR] ...   discover skills
-  comsd finetune RUN --task TASK ...   go on from one skill with a task's reward
-  comsd finetune --scratch --task TASK the same without pre-training: the reference
-  comsd combine RUN --task TASK ...    learn which skill to use when
-  comsd resume RUN [--steps N]         continue a run, exactly where it stopped, or beyond its end
-  comsd evaluate RUN [--json]          measure and draw what the skills do
-  comsd analyse RUN [--video]          the skills one by one: tables, poses, video
-  comsd explore RUN [--out FILE]       one HTML file in which the skills act live
-  comsd reproduce EXHIBIT ...          all runs behind a table or figure of the paper, and a report
-  comsd sweep METHOD --env ENV SETTING=VALUES ...   many settings, ranked
-  comsd report DIR                     one page about a run, or about all of either
-  comsd methods                        the methods
-  comsd envs                           the environments and their tasks
-  comsd config METHOD --env ENV        every setting, its value and its source
-  comsd doctor                         what works on this machine, and what to install
+  comsd pretrain METHOD --env ENV ...   discover skills; --preset, --run, ...
+  comsd finetune RUN --task TASK ...    go on from a skill with a task's reward
+  comsd finetune --scratch --task TASK  the same without pre-training
+  comsd combine RUN --task TASK ...     learn which skill to use when
+  comsd resume RUN [--steps N]          go on where it stopped, or beyond
+  comsd evaluate RUN [--json]           measure and draw what the skills do
+  comsd analyse RUN [--video]           skills one by one: tables, poses, video
+  comsd explore RUN [--out FILE]        one HTML file where the skills act live
+  comsd reproduce EXHIBIT ...           a table or figure of the paper: its runs
+                                        and a report
+  comsd sweep METHOD --env ENV SETTING=VALUES ...
+                                        many settings, ranked
+  comsd report DIR                      one page about a run, or about many
+  comsd methods                         the methods
+  comsd envs                            the environments and their tasks
+  comsd config METHOD --env ENV         every setting, its value and its source
+  comsd doctor                          what works here, and what to install
 
-  comsd COMMAND --help                 what each option means
-  comsd COMMAND --method-file FILE     with the methods that a Python file of yours defines
-  comsd COMMAND --env-file FILE        with the environments it defines, in the Gymnasium API
-  comsd COMMAND --env-package PACKAGE  with those that a run names as gym:PACKAGE:ID
-  comsd COMMAND --reward-file FILE     with its function reward(obs, action, next_obs, info)
+  comsd COMMAND --help                  what each option means
+  comsd COMMAND --method-file FILE      with methods of a Python file of yours
+  comsd COMMAND --env-file FILE         with its environments (Gymnasium API)
+  comsd COMMAND --env-package PACKAGE   with those that gym:PACKAGE:ID names
+  comsd COMMAND --reward-file FILE      with its function
+                                        reward(obs, action, next_obs, info)
 
 ENV is one of `comsd envs`, gym:ID, gym:PACKAGE:ID or dmc:DOMAIN-TASK.
 """

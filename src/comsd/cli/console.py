@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import sys
 import textwrap
@@ -16,8 +17,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args
 from comsd.errors import InputError, Interrupted
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from comsd.config import Config
     from comsd.options import Option
 
@@ -68,13 +67,18 @@ def env_of_file() -> str | None:
 def called() -> str:
     """How the user can call this command: by name if it is on the path, else as now."""
     now = Path(sys.argv[0])
-    return str(now) if now.name == "comsd" and not shutil.which("comsd") else "comsd"
+    named = now.name == "comsd" and not shutil.which("comsd")
+    return shlex.quote(str(now)) if named else "comsd"
 
 
 def pasteable(message: str) -> str:
     """The commands in a message as the user can call them."""
-    files = "".join(f" {word}" for word in Given.words)
-    return re.sub("`comsd ([^`]+)`", lambda said: f"`{called()} {said[1]}{files}`", message)
+    return re.sub("`comsd ([^`]+)`", lambda said: f"`{called()} {said[1]}{again()}`", message)
+
+
+def again() -> str:
+    """The user's files, for a command that is to be pasted."""
+    return "".join(f" {shlex.quote(word)}" for word in Given.words)
 
 
 def printable(text: str) -> str:
@@ -105,27 +109,19 @@ def say(message: str) -> None:
         print(printable(pasteable(message)), file=sys.stderr, flush=True)
 
 
-def new_table(*columns: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    return Table(*columns, box=box.SIMPLE)
-
-
-def show(table: Table) -> None:
-    """Full width without a terminal, so that output can be searched and piped."""
-    from rich.console import Console
-
-    console = Console() if sys.stdout.isatty() else Console(width=200)
-    console.print(table)
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of whole words, at least one."""
+    columns = max(1, width)
+    return textwrap.wrap(text, columns, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def show_help(
     usage: str, options: Sequence[Option], about: str = "", config: Config | None = None
 ) -> NoReturn:
     """Every option with the values it takes, its meaning and its default, or that of a config."""
-    print(f"usage: {usage} [OPTIONS]\n" + (f"\n{about}\n" if about else ""))
     width, group = min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST), ""
+    lines = [line for text in about.splitlines() for line in wrapped(text, width)]
+    print("\n".join([f"usage: {usage} [OPTIONS]", "", *lines, *([""] if lines else [])]))
     for option in options:
         if (prefix := option.name.rpartition(".")[0]) != group:
             group = prefix
@@ -148,7 +144,7 @@ def help_lines(option: Option, config: Config | None, width: int) -> list[str]:
         origin = "" if source in ("", "default", "you") else f"; {source}"
         text += f" (default: {default}{origin})"
     indent = " " * HELP_COLUMN
-    right = textwrap.wrap(text, max(20, width - HELP_COLUMN), break_on_hyphens=False)
+    right = wrapped(text, max(20, width - HELP_COLUMN))
     if len(left) + 2 <= HELP_COLUMN:
         return [f"{left:{HELP_COLUMN}}{right[0]}", *(indent + line for line in right[1:])]
     return [left, *(indent + line for line in right)]

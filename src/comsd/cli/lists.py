@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from comsd.cli.console import new_table, show
+from comsd.cli.console import wrapped
+from comsd.cli.tables import READABLE, Table, show, terminal_width
 from comsd.envs.foreign import FORMS
 from comsd.errors import InputError, RunError
 from comsd.methods.base import Method
@@ -28,8 +29,9 @@ def extension_points(method: type[Method]) -> list[str]:
 
 def methods(argv: list[str]) -> None:
     reject(argv, "methods")
-    columns = ("method", "skill spaces", "critic", "fine-tuned skill", "extension points", "status")
-    table = new_table(*columns, "paper")
+    columns = ("method", "skill spaces", "critic", "fine-tuned skill")
+    prose = dict.fromkeys(["extension points", "status", "paper"], READABLE)
+    table = Table(*columns, *prose, prose=prose)
     for name, method in METHODS.items():
         spaces, points = (s.kind for s in method.spaces), extension_points(method)
         row = (", ".join(spaces), method.critic, method.finetuning_rule, ", ".join(points))
@@ -39,22 +41,24 @@ def methods(argv: list[str]) -> None:
 
 def envs(argv: list[str]) -> None:
     reject(argv, "envs")
-    table = new_table("environment", "skills", "presets", "agents", "what it is", "tasks")
+    prose = dict.fromkeys(["presets", "what it is", "tasks"], READABLE)
+    table = Table("environment", "skills", "agents", *prose, prose=prose)
     for name, spec in ENVS.items():
         presets = ", ".join(f"{p} {v['run.steps'].value:,}" for p, v in spec.presets.items())
         skills = f"{spec.values['run.skills'].value} {spec.values['run.space'].value}"
         agents, tasks = ", ".join(spec.agents), ", ".join(spec.tasks)
-        table.add_row(name, skills, presets, agents, spec.summary, tasks)
+        table.add_row(name, skills, agents, presets, spec.summary, tasks)
     show(table)
-    print(f"Others: {FORMS}.")
+    print("\n".join(wrapped(f"Others: {FORMS}.", terminal_width())))
 
 
 def doctor(argv: list[str]) -> None:
-    reject(argv, "doctor", "says what works on this machine and what to install")
+    reject(argv, "doctor", "says what works here and what to install")
     from comsd.doctor import examine
 
     findings = examine()
-    table = new_table("", "works", "found", "what to do")
+    prose = {"": READABLE // 2, "found": READABLE, "what to do": READABLE}
+    table = Table("", "works", "found", "what to do", prose=prose)
     for f in findings:
         table.add_row(f.name, "yes" if f.works else "no", f.found, "" if f.works else f.advice)
     show(table)

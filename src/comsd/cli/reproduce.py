@@ -7,8 +7,9 @@ from pathlib import Path
 
 import comsd
 from comsd.cli import executors
-from comsd.cli.console import echo, new_table, read_arguments, show
+from comsd.cli.console import echo, read_arguments
 from comsd.cli.sweep import report_sweep
+from comsd.cli.tables import Table, show
 from comsd.cli.watch import JobTable
 from comsd.config import Precision, Preset
 from comsd.jobs.cost import Work, job_total
@@ -62,7 +63,7 @@ def reproduce(argv: list[str]) -> None:
 
 
 def show_plan(plan: Plan, root: Path, slots: int) -> None:
-    table = new_table("stage", "environment", "arm", "runs", "finished")
+    table = Table("stage", "environment", "arm", "runs", "finished")
     left = [job for job in plan.jobs if not job.finished(root)]
     jobs = Counter((j.stage, j.env, j.arm) for j in plan.jobs)
     missing = Counter((j.stage, j.env, j.arm) for j in left)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 import webbrowser
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import comsd
 from comsd.analysis import Analysis
-from comsd.cli.console import Given, called, echo, new_table, read_arguments, say, show
+from comsd.cli.console import again, called, echo, read_arguments, say
+from comsd.cli.tables import READABLE, Table, show
 from comsd.errors import InputError
 from comsd.evaluation import make_evaluator
 from comsd.evaluation.metrics import MEAN_NEIGHBOURS
@@ -38,6 +41,7 @@ EVALUATE = [
     Option("--random-start", bool, "mazes: start anywhere in the start cell"),
     Option("--out", Path, "directory of picture and figures (default: the picture goes to RUN)"),
     Option("--threads", int, "CPU threads", "the run's"),
+    Option("--meanings", bool, "only say what each metric means"),
 ]
 
 
@@ -56,6 +60,9 @@ def chosen(given: dict[str, Any]) -> dict[str, Any]:
 def evaluate(argv: list[str]) -> None:
     place, given = read_arguments(argv, "comsd evaluate RUN", EVALUATE, RUN)
     run = comsd.load(place)
+    if "--meanings" in given:
+        show_meanings(make_evaluator(run).meanings)
+        return
     result = comsd.evaluate(
         run,
         **chosen(given),
@@ -72,7 +79,8 @@ def evaluate(argv: list[str]) -> None:
     claim, intervals = evaluator.bounds, result.intervals
     columns = ["metric", settings.method, "95 %"] if intervals else ["metric", settings.method]
     columns += ["untrained", "random"] + ["paper's claim*"] * bool(claim)
-    table = new_table(*columns, "meaning")
+    elsewhere = f"meanings: {called()} evaluate {shlex.quote(place)}{again()} --meanings"
+    table = Table(*columns, "meaning", prose={"meaning": READABLE}, elsewhere=elsewhere)
     for name, value in result.metrics.items():
         row = [name.replace("_", " "), f"{value:.3g}"]
         if intervals:
@@ -93,14 +101,20 @@ def evaluate(argv: list[str]) -> None:
         return
     other = next(name for name in METHODS if name != settings.method)
     seen = " --pixels" if settings.pixels else ""
-    again = f"--env {settings.env}{seen} --preset {settings.preset}"
+    same = f"--env {settings.env}{seen} --preset {settings.preset}"
     usual = resolve(other, settings.env, settings.preset, pixels=settings.pixels)
     if usual.run.space == settings.space:
-        again += f" --skills {settings.skills}"  # elsewhere the number means something else
-    files = " ".join(["", *Given.words])
-    echo(f"next:    {called()} pretrain {other} {again}{files}  # another method")
-    shown = f"{settings.method} --env {settings.env}{seen}{files}"
+        same += f" --skills {settings.skills}"  # elsewhere the number means something else
+    echo(f"next:    {called()} pretrain {other} {same}{again()}  # another method")
+    shown = f"{settings.method} --env {settings.env}{seen}{again()}"
     echo(f"         {called()} config {shown}  # all settings")
+
+
+def show_meanings(meanings: Mapping[str, str]) -> None:
+    table = Table("metric", "meaning", prose={"meaning": READABLE})
+    for name, meaning in meanings.items():
+        table.add_row(name.replace("_", " "), meaning)
+    show(table)
 
 
 ANALYSE = [
@@ -125,7 +139,7 @@ def analyse(argv: list[str]) -> None:
 def show_analysis(result: Analysis) -> None:
     names = list(dict.fromkeys(row.sweep for row in result.skills))
     print(f"{result.starts} starts per skill, {result.steps} steps each")
-    table = new_table("metric", *(f"{name} sweep" for name in names))
+    table = Table("metric", *(f"{name} sweep" for name in names))
     shown = *(f"akd_{what}" for what in ("max", "range", "variance", "sd")), "ms_coverage"
     for metric in shown:
         key = f"ms_coverage{MEAN_NEIGHBOURS[0]}" if metric == "ms_coverage" else metric
@@ -144,7 +158,7 @@ def show_analysis(result: Analysis) -> None:
         "spin": f"spin, {result.spin_unit}",
     }
     known = [name for name in columns if getattr(result.skills[0], name) is not None]
-    table = new_table("sweep", "skill", *(columns[name] for name in known))
+    table = Table("sweep", "skill", *(columns[name] for name in known))
     for name in names:
         table.add_section()
         for s in (row for row in result.skills if row.sweep == name):

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Literal, cast
 
 from comsd.cli import executors
-from comsd.cli.console import Given, echo, env_of_file, new_table, show, show_help
+from comsd.cli.console import again, echo, env_of_file, show_help
+from comsd.cli.tables import Table, show
 from comsd.cli.watch import JobTable
 from comsd.config import Preset
 from comsd.errors import InputError
@@ -36,13 +37,14 @@ OPTIONS = [
     Option("--plan", bool, "only print runs, steps, hours and disk"),
 ]
 ABOUT = f"""\
+Several methods, such as comsd,diayn,metra, are compared with each other.
 SETTINGS are {FORM},
 such as method.alpha=0.1,0.25,0.5 or agent.lr=1e-5..1e-3:log; `comsd config` lists them.
 With --task, task.NAME is a setting of the adaptation. The same command again continues."""
 
 
 def sweep(argv: list[str]) -> None:
-    usage = "comsd sweep METHOD --env ENV [SETTINGS]"
+    usage = "comsd sweep METHOD[,METHOD] --env ENV [SETTINGS]"
     if wants_help(argv):
         show_help(usage, OPTIONS, ABOUT)
     words, rest = take_settings(argv)
@@ -97,7 +99,7 @@ def take_settings(argv: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
 
 
 def show_plan(asked: Sweep, root: Path, slots: int) -> None:
-    table = new_table("stage", "runs", "steps", "disk, GB")
+    table = Table("stage", "runs", "steps", "disk, GB")
     parts, work, memory = estimate(asked), Work(), 0
     for stage, part in parts.items():
         work = work.plus(part.work)
@@ -118,11 +120,11 @@ def report_sweep(root: Path, out: Path | None = None) -> None:
     """Write the page, and show the best trials."""
     page, ranked = write_sweep_report(root, out)
     asked, _ = read_sweep(root)
-    table = new_table("", *(s.name for s in asked.settings), asked.rank)
+    table = Table("", *(s.name for s in asked.settings), asked.rank)
     for place, r in enumerate(ranked[:10], 1):
         table.add_row(str(place), *(str(value) for _, value in r.trial), r.cell.ours)
     if ranked:
         show(table)
         for command in best_commands(asked, ranked[0].trial):
-            echo(" ".join([f"best: {command}", *Given.words]))
+            echo(f"best: {command}{again()}")
     echo(f"report: {page}")

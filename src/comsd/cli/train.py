@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from operator import attrgetter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import comsd
 from comsd.adaptation import CONTROLLERS, CombineSettings, combined_steps, usual_agent
 from comsd.cli.console import (
     Given,
     env_of_file,
-    new_table,
     read_arguments,
     say,
-    show,
     show_help,
 )
+from comsd.cli.tables import READABLE, Table, show
 from comsd.config import Config, RunSettings, choose
 from comsd.envs.foreign import FORMS, import_package
 from comsd.errors import InputError
@@ -31,6 +31,9 @@ from comsd.options import (
 )
 from comsd.registry import ENVS, METHODS, TASKS
 from comsd.resolve import resolve, resolve_combine, resolve_finetune
+
+if TYPE_CHECKING:
+    from comsd.runs import Run
 
 # --- pretrain, config -----------------------------------------------------------------------------
 
@@ -75,12 +78,18 @@ def pretrain(argv: list[str]) -> None:
         resolved(method, settings)  # says what else is wrong
         raise InputError(f"--env is missing; allowed: {', '.join(ENVS)}, {FORMS}")
     run = comsd.pretrain(method, report=say, **settings)
-    say(f"done; `comsd evaluate {run.path}` measures and draws the skills")
+    say(f"done; `comsd evaluate {quoted(run)}` measures and draws the skills")
+
+
+def quoted(run: Run) -> str:
+    """Its path, to be pasted."""
+    return shlex.quote(str(run.path))
 
 
 def config(argv: list[str]) -> None:
     shown = resolved(*chosen("config", argv))
-    table = new_table("setting", "value", "source", "meaning")
+    prose = {"source": READABLE // 2, "meaning": READABLE}
+    table = Table("setting", "value", *prose, prose=prose)
     run = shown.run
     for option in setting_options(run.method, run.env, run.agent, pixels=run.pixels):
         if name := option.setting:
@@ -94,8 +103,8 @@ def config(argv: list[str]) -> None:
 
 ADAPTING = """\
 RUN is a finished pre-training, --task one of its robot's tasks (`comsd envs`).
-Without --task: the environment's own reward, or that of --reward-file FILE, a function
-reward(obs, action, next_obs, info).
+Without --task: the environment's own reward, or that of --reward-file FILE,
+a function reward(obs, action, next_obs, info).
 Preset, width and the rule for the skill come from RUN; shown are the paper's.
 With RUN and --task before --help, theirs."""
 REFERENCE = "\n--scratch in place of RUN: an agent without skills."
@@ -146,12 +155,17 @@ def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
         if pixels:
             raise InputError(f"--pixels cannot be chosen: {source.path} has learned from {seen}")
         pixels = source.config.run.pixels
-    options = setting_options("task", task, agent, stage, pixels, {"reward": reward})
+    of_env = {"reward": reward}
+    options = setting_options("task", task, agent, stage, pixels, of_env)
     if wants_help(rest):
         assert source is not None
         resolver = resolve_finetune if command == "finetune" else resolve_combine
         shown = resolver(source, task, peek_option(rest, "--preset"), reward, **chosen)
         show_help(usage, options, config=shown)
+    if command == "combine":
+        (other,) = CONTROLLERS.keys() - {chosen["adapt.controller"]}
+        theirs = setting_options("task", task, CONTROLLERS[other], stage, pixels, of_env)
+        check_controller(rest, options, other, theirs)
     _, given = parse(rest, options)
     settings = {"task": task, "reward": reward, "run": given.get("--run")}
     settings |= overrides_of(options, given)
@@ -161,7 +175,17 @@ def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
         run = comsd.finetune(source, report=say, **settings)
     for last in run.evaluations.rows()[-1:]:
         print(f"return {float(last['return']):.1f} at step {int(last['step']):,}")
-    say(f"done; `comsd evaluate {run.path}` scores it again and draws the curve")
+    say(f"done; `comsd evaluate {quoted(run)}` scores it again and draws the curve")
+
+
+def check_controller(
+    argv: list[str], options: list[Option], other: str, theirs: list[Option]
+) -> None:
+    """Raise InputError for an option that only the other controller has."""
+    known = {option.name for option in options}
+    for name in (argument.partition("=")[0].replace("_", "-") for argument in argv):
+        if name not in known and name in {option.name for option in theirs}:
+            raise InputError(f"{name} needs --controller {other}")
 
 
 finetune, combine = partial(adapt, "finetune"), partial(adapt, "combine")
@@ -180,4 +204,4 @@ def resume(argv: list[str]) -> None:
     place, given = read_arguments(argv, "comsd resume RUN", options, about)
     changes = {name.removeprefix("--"): value for name, value in given.items()}
     run = comsd.resume(place, say, **changes)
-    say(f"done: {run.reached:,} steps; `comsd evaluate {run.path}` shows what it does")
+    say(f"done: {run.reached:,} steps; `comsd evaluate {quoted(run)}` shows what it does")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from typing import TYPE_CHECKING
 
-from comsd.cli.console import new_table, say
+from comsd.cli.console import say
 from comsd.jobs.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 REFRESH = 1.0  # seconds on a terminal
 EVERY = 60.0  # seconds elsewhere
 ROWS = 40
+WIDTH = 160  # columns elsewhere
 
 
 class JobTable:
@@ -56,14 +58,20 @@ class JobTable:
         else:
             from rich.console import Console
 
-            Console(stderr=True, width=160).print(table)
+            width = shutil.get_terminal_size((WIDTH, 24)).columns  # COLUMNS, if it is set
+            Console(stderr=True, width=width).print(table)
 
 
 def job_table(scheduler: Scheduler) -> Table:
+    from rich import box
+    from rich.table import Column, Table
+
     done, failed = len(scheduler.finished), len(scheduler.failed)
     running = scheduler.executor.status()
     waiting = len(scheduler.jobs) - done - failed - len(running)
-    table = new_table("run", "host", "step", "steps/s", "left")
+    names = (Column(name, overflow="fold") for name in ("run", "host", "step"))  # and reasons
+    figures = (Column(name, no_wrap=True) for name in ("steps/s", "left"))
+    table = Table(*names, *figures, box=box.SIMPLE)
     table.title = f"{done} done, {len(running)} running, {waiting} waiting, {failed} failed"
     for place, s in list(running.items())[:ROWS]:
         step = "" if s.step is None else f"{s.step:,} of {s.steps:,}"

@@ -18,6 +18,7 @@ from typing import IO
 from comsd import checkpoint
 from comsd.errors import InputError
 from comsd.files import ASIDE, Folder
+from comsd.training.logger import Table
 
 LOCK = "lock"
 LOCK_ATTEMPTS = 5
@@ -136,3 +137,10 @@ def remove_empty(paths: list[Path]) -> None:
     with suppress(OSError):
         for path in paths:
             path.rmdir()
+
+
+def refuse_lost(run: Path, metrics: Table, checkpoint_every: int) -> None:
+    """Raise InputError rather than train anew over the tables of a run that had a checkpoint."""
+    rows = metrics.rows()
+    if rows and int(rows[-1]["step"]) > checkpoint_every:
+        raise InputError(f"run {run} has lost its checkpoints; another --run starts anew")

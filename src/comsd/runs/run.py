@@ -36,7 +36,7 @@ from comsd.methods.base import Method
 from comsd.registry import EnvSpec
 from comsd.resolve import from_json
 from comsd.runs import factory
-from comsd.runs.creation import creating, discard, is_locked, take_lock
+from comsd.runs.creation import creating, discard, is_locked, refuse_lost, take_lock
 from comsd.runs.provenance import provenance
 from comsd.skills import SkillSpace
 from comsd.training.logger import Sealed, Table
@@ -100,6 +100,10 @@ class Run:
         self.metrics, self.evaluations = self.tables.values()
         self._used_step: int | None = None
         self._policy: Policy | None = None
+
+    def __repr__(self) -> str:
+        s = self.config.run
+        return f"Run({str(self.path)!r}: {s.stage} {s.method} on {s.env}, {self.reached:,} steps)"
 
     @classmethod
     def create(
@@ -181,9 +185,7 @@ class Run:
             raise self._unfit()
         return skill
 
-    # The next three take the sizes of observations and actions from an environment of the same
-    # body, if there is one already.
-
+    # The next three take sizes from an environment of the same body, if there is one already.
     def load_policy(self, env: Env | None = None) -> Policy:
         policy = self._policy = self._policy or self.load_agent(env).policy
         return policy
@@ -294,6 +296,7 @@ class Run:
         """
         checkpoint.recover(self.checkpoints)
         if not checkpoint.found(self.checkpoints):
+            refuse_lost(self.path, self.metrics, self.config.run.checkpoint_every)
             notes = ["no checkpoint yet: starting from step 0"] if self.metrics.size else []
             self._record(versions=provenance())  # which may have changed since it was created
             for table in self.tables.values():

@@ -1,8 +1,9 @@
 """One page about a sweep.
 
-report.html    ranking, best configuration, response
-ranking.csv    one line per trial and seed
+report.html    ranking, best configuration, response, curves
+ranking.csv    one line per trial
 response.png   the metric over each swept setting
+curves.png     the metric during training
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from comsd.files import Folder, output_folder
 from comsd.reproduction.figures import panels
 from comsd.reproduction.page import DPI, STATISTICS, STYLE
+from comsd.runs.run import Run
 from comsd.sweeps.ranking import Ranked, best_commands, rank_trials
 from comsd.sweeps.settings import Range
 from comsd.sweeps.sweep import Sweep, rank_metrics, read_sweep
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SHOWN = 100  # trials on the page; all are in ranking.csv
+CURVES = 10  # trials in the figure, the best
 
 
 def write_sweep_report(directory: Path, out: Path | None = None) -> tuple[Path, list[Ranked]]:
@@ -38,25 +41,30 @@ def write_sweep_report(directory: Path, out: Path | None = None) -> tuple[Path, 
     parts = [f"<title>comsd sweep</title><style>{STYLE}</style><h1>Sweep of {about(sweep)}</h1>"]
     parts.append(f"<p>{len(ranked)} of {sweep.trials_wanted} trials have results.")
     if ranked:
-        png = io.BytesIO()
-        figure = response(sweep, ranked)
-        if figure is not None:
-            figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
-            folder.replace("response.png", png.getvalue())
         folder.replace("ranking.csv", csv_table(sweep, ranked).encode())
         parts += [best(sweep, ranked[0]), table(sweep, ranked)]
-        if figure is not None:
-            data = base64.b64encode(png.getvalue()).decode()
+        if figure := response(sweep, ranked):
             parts.append("<h2>Response</h2><p>Each point is a seed, the line the mean.")
-            parts.append(f'<p><img alt="response" src="data:image/png;base64,{data}">')
+            parts.append(picture(figure, folder, "response"))
+        if figure := curves(sweep, directory, ranked):
+            parts.append("<h2>Curves</h2><p>Means over the seeds, and each seed.")
+            parts.append(picture(figure, folder, "curves"))
     page = "<!doctype html><html lang=en><meta charset=utf-8>" + "\n".join(parts) + "</html>\n"
     folder.replace("report.html", page.encode())
     return folder.path / "report.html", ranked
 
 
+def picture(figure: Figure, folder: Folder, name: str) -> str:
+    png = io.BytesIO()
+    figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
+    folder.replace(f"{name}.png", png.getvalue())
+    data = base64.b64encode(png.getvalue()).decode()
+    return f'<p><img alt="{name}" src="data:image/png;base64,{data}">'
+
+
 def about(sweep: Sweep) -> str:
     task = f", {sweep.adapt} on {sweep.task}" if sweep.task else ""
-    return html.escape(f"{sweep.method} on {sweep.env}{task}, preset {sweep.preset}")
+    return html.escape(f"{', '.join(sweep.methods)} on {sweep.env}{task}, preset {sweep.preset}")
 
 
 def best(sweep: Sweep, first: Ranked) -> str:
@@ -67,7 +75,7 @@ def best(sweep: Sweep, first: Ranked) -> str:
 def table(sweep: Sweep, ranked: list[Ranked]) -> str:
     names, escape = [s.name for s in sweep.settings], html.escape
     order = "lowest" if sweep.lowest else "highest"
-    meaning = rank_metrics(sweep.method, sweep.env, sweep.task, sweep.settings)[sweep.rank]
+    meaning = rank_metrics(sweep.methods, sweep.env, sweep.task, sweep.settings)[sweep.rank]
     parts = ["<h2>Ranking</h2>", f"<p>By {escape(sweep.rank)}, {order} first: {escape(meaning)}."]
     parts.append(f"<p>{escape(STATISTICS)}; each value is an evaluation of several starts.")
     parts.append("<table><tr><th>" + "".join(f"<th>{escape(n)}" for n in names))
@@ -120,3 +128,21 @@ def response(sweep: Sweep, ranked: list[Ranked]) -> Figure | None:
             axes.set_xscale("log")
         axes.set(xlabel=setting.name, ylabel=sweep.rank)
     return figure
+
+
+def curves(sweep: Sweep, root: Path, ranked: list[Ranked]) -> Figure | None:
+    """The metric during training, of the best trials; None if it was evaluated only once."""
+    (figure, (axes,)), longest = panels(1, 1, 6, 3.6), 0
+    for i, r in enumerate(ranked[:CURVES]):
+        places = [sweep.chain(r.trial, seed, r.rung)[-1] for seed in sweep.all_seeds]
+        runs = [Run(root / job.place).evaluations.rows() for job in places if job.finished(root)]
+        seeds = [{int(row["step"]): float(row[sweep.rank]) for row in rows} for rows in runs]
+        shared = sorted(set.intersection(*map(set, seeds)))
+        for curve in seeds if len(seeds) > 1 else []:
+            axes.plot(shared, [curve[x] for x in shared], color=f"C{i}", alpha=0.3, linewidth=0.8)
+        means = [np.mean([curve[x] for curve in seeds]) for x in shared]
+        axes.plot(shared, means, color=f"C{i}", label=f"{r.cell.row or 'base'} (n={len(seeds)})")
+        longest = max(longest, len(shared))
+    axes.set(xlabel="environment steps", ylabel=sweep.rank)
+    axes.legend(frameon=False, fontsize=7)
+    return figure if longest > 1 else None

@@ -39,7 +39,8 @@ def rank_trials(sweep: Sweep, root: Path, trials: list[Trial]) -> list[Ranked]:
 def best_commands(sweep: Sweep, trial: Trial) -> list[str]:
     """What trains the best configuration anew."""
     pretrain, adapt = sweep.split(trial)
-    words = ["comsd", "pretrain", sweep.method, "--env", sweep.env, "--preset", sweep.preset]
+    method = sweep.method_of(trial)
+    words = ["comsd", "pretrain", method, "--env", sweep.env, "--preset", sweep.preset]
     commands = [[*words, *sweep.arguments(pretrain), "--run", "runs/best"]]
     if sweep.task is not None:
         words = ["comsd", sweep.adapt, "runs/best", "--task", sweep.task]

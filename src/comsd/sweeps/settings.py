@@ -15,6 +15,7 @@ from comsd.options import Option, converted, setting_options
 
 FORM = "name=value,value or name=low..high or name=low..high:log"
 TASK = "task."  # before the settings of the adaptation
+METHOD = "method"  # what trials are called by if several are compared
 NOT_SWEPT = {
     "run.seed": "--seeds says how many",
     "run.env": "--env says which",
@@ -63,9 +64,14 @@ class Range:
 Swept = Choices | Range
 
 
-def sweepable(method: str, env: str, agent: str | None, task: str | None, stage: Stage) -> Options:
-    """The options of pre-training and, with `task.` before the name, of the adaptation."""
-    options = {name_of(option): option for option in setting_options(method, env, agent)}
+def sweepable(
+    methods: Sequence[str], env: str, agent: str | None, task: str | None, stage: Stage
+) -> Options:
+    """The options of pre-training, those that all methods share, and, with `task.` before the
+    name, of the adaptation.
+    """
+    known = [{name_of(o): o for o in setting_options(method, env, agent)} for method in methods]
+    options = {name: o for name, o in known[0].items() if all(name in other for other in known)}
     if task is not None:
         adapting = setting_options("task", task, None, stage)
         options |= {TASK + name_of(option): option for option in adapting}
@@ -82,6 +88,8 @@ def name_of(option: Option) -> str:
 def read_setting(name: str, given: str | Sequence[Value], options: Options) -> Swept:
     """From what the user writes, a text as on the command line or a list of values."""
     name = name.strip().replace("-", "_")
+    if name == METHOD:
+        raise InputError("method is no setting; name several: comsd sweep comsd,diayn --env ENV")
     option = choose("setting", name, options)
     if option.setting in NOT_SWEPT:
         raise InputError(f"{name} cannot be swept: {NOT_SWEPT[option.setting]}")

@@ -23,7 +23,17 @@ from comsd.jobs.job import Job
 from comsd.registry import env_spec
 from comsd.resolve import resolve
 from comsd.runs.factory import make_space
-from comsd.sweeps.settings import TASK, Choices, Options, Range, Swept, Value, arguments, sweepable
+from comsd.sweeps.settings import (
+    METHOD,
+    TASK,
+    Choices,
+    Options,
+    Range,
+    Swept,
+    Value,
+    arguments,
+    sweepable,
+)
 
 Adaptation = Literal["finetune", "combine"]
 Trial = tuple[tuple[str, Value], ...]  # settings by name
@@ -36,7 +46,7 @@ FILE = "sweep.json"
 
 @dataclass(frozen=True)
 class Sweep:
-    method: str
+    methods: tuple[str, ...]
     env: str
     preset: str
     settings: tuple[Swept, ...]
@@ -55,7 +65,7 @@ class Sweep:
     def options(self) -> Options:
         agent = next((s.values[0] for s in self.lists if s.name == "agent"), None)
         return sweepable(
-            self.method, self.env, str(agent) if agent else None, self.task, self.adapt
+            self.methods, self.env, str(agent) if agent else None, self.task, self.adapt
         )
 
     @property
@@ -88,15 +98,15 @@ class Sweep:
             raise InputError("steps is swept; with --halve it must be one number")
         if any(s.name == "agent" and len(s.ends) > 1 for s in self.settings):
             raise InputError("agent is swept; its settings differ, so it must be one: agent=ppo")
-        for setting in self.settings:
+        for setting, method in product(self.settings, self.methods):
             for value in setting.ends:
-                self.resolve(((setting.name, value),))
+                self.resolve(((METHOD, method), (setting.name, value)))
         if not self.ranges and math.prod(len(s.values) for s in self.lists) <= CHECKED:
             for trial in self.grid():
                 self.resolve(trial)
         elif not self.settings:
             self.resolve(())
-        known = rank_metrics(self.method, self.env, self.task, self.settings)
+        known = rank_metrics(self.methods, self.env, self.task, self.settings)
         choose("rank", self.rank, known)
         if self.halve and self.trials_wanted < self.halve:
             raise InputError(f"halve is {self.halve}; there are only {self.trials_wanted} trials")
@@ -104,14 +114,18 @@ class Sweep:
     def resolve(self, trial: Trial) -> None:
         """What the runs of a trial would say."""
         pretrain, adapt = self.split(trial)
-        resolve(self.method, self.env, self.preset, **self.overrides(pretrain))
+        method = self.method_of(trial)
+        resolve(method, self.env, self.preset, **self.overrides(pretrain))
         if self.task is not None:
             resolve("task", self.task, self.preset, self.adapt, None, **self.overrides(adapt))
 
     def overrides(self, trial: Trial) -> dict[str, Value]:
         """By the names that `resolve` knows."""
-        names = {name: self.options[name].setting.removeprefix("run.") for name, _ in trial}
-        return {names[name]: value for name, value in trial}
+        settings = [(self.options[name], value) for name, value in trial if name != METHOD]
+        return {option.setting.removeprefix("run."): value for option, value in settings}
+
+    def method_of(self, trial: Trial) -> str:
+        return str(dict(trial).get(METHOD, self.methods[0]))
 
     @staticmethod
     def split(trial: Trial) -> tuple[Trial, Trial]:
@@ -150,7 +164,7 @@ class Sweep:
         """Of pre-training, where it is not swept."""
         fixed = [(s.name, s.ends[0]) for s in self.settings if s.name == "steps"]
         overrides = self.overrides(tuple(fixed))
-        return resolve(self.method, self.env, self.preset, **overrides).run.steps
+        return resolve(self.methods[0], self.env, self.preset, **overrides).run.steps
 
     @cached_property
     def rungs(self) -> list[tuple[int, int | None]]:
@@ -180,7 +194,7 @@ class Sweep:
         source = f"pretrain/{self.env}/{label}-{seed}"
         if steps is not None:
             pretrain = tuple(s for s in pretrain if s[0] != "steps")
-        who = (label, self.method, seed, self.preset)
+        who = (label, self.method_of(trial), seed, self.preset)
         jobs = [
             Job(source, "pretrain", self.env, *who, None, self.arguments(pretrain), steps),
         ]
@@ -192,8 +206,8 @@ class Sweep:
         return jobs
 
     def arguments(self, trial: Trial) -> tuple[str, ...]:
-        words = [word for name, value in trial for word in arguments(self.options[name], value)]
-        return tuple(words)
+        settings = [(self.options[name], value) for name, value in trial if name != METHOD]
+        return tuple(word for option, value in settings for word in arguments(option, value))
 
     # --- on disk ------------------------------------------------------------------------------
 
@@ -202,12 +216,14 @@ class Sweep:
 
     def same_kind(self, other: Sweep) -> str | None:
         """The first field in which another sweep differs so that their runs cannot be ranked."""
-        fields = ("method", "env", "preset", "task", "adapt", "rank", "lowest", "halve", "sampler")
+        fields = ["env", "preset", "task", "adapt", "rank", "lowest", "halve", "sampler"]
+        if 1 in (len(self.methods), len(other.methods)):  # to several, others may be added
+            fields.insert(0, "methods")
         return next((f for f in fields if getattr(self, f) != getattr(other, f)), None)
 
 
 def rank_metrics(
-    method: str, env: str, task: str | None, settings: Sequence[Swept]
+    methods: Sequence[str], env: str, task: str | None, settings: Sequence[Swept]
 ) -> dict[str, str]:
     """The metrics of evaluations during training of every trial, and what they mean."""
     if task is not None:
@@ -216,14 +232,17 @@ def rank_metrics(
         return MazeEvaluator.meanings
     spaces = [value for setting in settings if setting.name == "space" for value in setting.ends]
     chosen: list[dict[str, Any]] = [{"space": space} for space in spaces] or [{}]
-    found = [training_meanings(make_space(resolve(method, env, "smoke", **c))) for c in chosen]
+    configs = [resolve(method, env, "smoke", **c) for method in methods for c in chosen]
+    found = [training_meanings(make_space(config)) for config in configs]
     return {k: meaning for k, meaning in found[0].items() if all(k in other for other in found)}
 
 
-def usual_rank(method: str, env: str, task: str | None, settings: Sequence[Swept]) -> str:
+def usual_rank(
+    methods: Sequence[str], env: str, task: str | None, settings: Sequence[Swept]
+) -> str:
     if task is not None:
         return "return"
-    known = rank_metrics(method, env, task, settings)
+    known = rank_metrics(methods, env, task, settings)
     return next(name for name in USUAL_RANK if name in known)
 
 
@@ -231,7 +250,10 @@ def label_of(trial: Trial) -> str:
     """A trial's name in paths."""
     last = [name.rpartition(".")[2] for name, _ in trial]
     short = [n if last.count(n) == 1 else name for (name, _), n in zip(trial, last, strict=True)]
-    pairs = [f"{name}-{value}" for name, (_, value) in zip(short, trial, strict=True)]
+    pairs = [
+        str(value) if name == METHOD else f"{name}-{value}"
+        for name, (_, value) in zip(short, trial, strict=True)
+    ]
     label = re.sub(r"[^A-Za-z0-9.+_-]", "-", "_".join(pairs)) or "base"
     if len(label) <= LONGEST:
         return label
@@ -249,11 +271,12 @@ def read_sweep(root: Path) -> tuple[Sweep, list[Trial]]:
         record = Folder(root).read_sealed(FILE, {"sweep", "trials"})
         given = record["sweep"]
         given["settings"] = tuple(read_swept(s) for s in given["settings"])
+        given["methods"] = tuple(given["methods"])
         trials = [tuple((str(name), value) for name, value in trial) for trial in record["trials"]]
         sweep = Sweep(**given)
         sweep.check()
         for name, _ in (setting for trial in trials for setting in trial):
-            choose("setting", name, sweep.options)
+            choose("setting", name, {METHOD: None, **sweep.options})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunError(f"{file} is damaged: {error}") from None
     return sweep, trials

@@ -171,18 +171,11 @@ class Progress:
         self.bar: Bar | None = None
         if sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, TimeRemainingColumn
-            from rich.progress import Progress as Bar
 
-            self.bar = Bar(
-                "{task.percentage:>3.0f}%",
-                BarColumn(),
-                "{task.fields[speed]}",
-                TimeRemainingColumn(),
-                "{task.fields[figures]}",
-                console=Console(stderr=True),
-            )
-            self.task = self.bar.add_task("", total=total, completed=first, speed="", figures="")
+            from comsd.training.bar import make_bar
+
+            self.bar = make_bar(Console(stderr=True))
+            self.task = self.bar.add_task("", total=total, completed=first, speed="", figures=())
 
     def __enter__(self) -> Progress:
         if self.bar:
@@ -206,12 +199,13 @@ class Progress:
         rate = (step - self.first) / max(now - self.began, 1e-9)
         speed = f"{rate:,.0f} steps/s"
         known = {short: self.figures.get(name) for name, short in self.shown.items()}
-        text = "  ".join(f"{short} {x:.2f}" for short, x in known.items() if x is not None)
+        parts = [f"{short} {x:.2f}" for short, x in known.items() if x is not None]
         if self.bar:
-            self.bar.update(self.task, completed=step, speed=speed, figures=text)
+            self.bar.update(self.task, completed=step, speed=speed, figures=parts)
         elif now - self.last_line >= LINE_EVERY or step >= self.total:
             self.last_line = now
             left = max(self.total - step, 0) / rate / 60
+            text = "  ".join(parts)
             self.report(f"{step:,} of {self.total:,} steps, {speed}, {left:.1f} min left  {text}")
 
 
