@@ -332,6 +332,7 @@ def test_the_paper_s_table_end_to_end_through_kill_9(tmp_path: Path) -> None:
     assert [row for row in tables[0] if row["row"] == "walker_run"] == tables[1]
     assert len(tables[0]) == 2 * 3
     page = (tmp_path / "killed" / "report" / "report.html").read_text()
+    assert "return after 800 steps (Table I)" in page
     assert "<h2>Preset smoke</h2>" in page
     assert "paper 450 ± 19" in page
     assert "skill rules: cic fixed, comsd fixed" in page

@@ -19,6 +19,7 @@ from comsd.evaluation.metrics import (
     identification,
     identified,
     mean_states,
+    mean_with_interval,
     ms_coverage,
     rank_correlation,
     state_coverage,
@@ -26,7 +27,7 @@ from comsd.evaluation.metrics import (
     xy_coverage,
 )
 from comsd.evaluation.rollouts import Rollouts, roll_out
-from comsd.evaluation.sweeps import FLAGS, flag_grid, identified_skills, skill_sweeps
+from comsd.evaluation.sweeps import FLAGS, flag_grid, identified_skills, skill_sweeps, sweep_title
 from comsd.methods.cic import CIC, CICConfig
 from comsd.methods.statistics import retrieval
 from comsd.skills import Box, OneHot, Sphere
@@ -135,7 +136,22 @@ def test_skills_are_identified_by_mean_and_spread_of_their_states() -> None:
     states = rng.normal(size=(3, 4, 200, 2)) * np.array([1, 5, 25])[:, None, None, None]
     measured = identification(of(states.astype(np.float32)))
     assert measured.values["identification"] == 1
-    assert measured.intervals["identification"] == (1, 1)
+    assert measured.intervals == {}  # not from 1 to 1
+
+
+def test_there_is_no_interval_from_a_few() -> None:
+    """A bootstrap over two starts may exclude the estimate itself."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(8, 6, 30, 2)).astype(np.float32)
+    low, high = identification(of(noise)).intervals["identification"]
+    assert low < high
+    assert identification(of(noise[:, :3])).intervals == {}
+    active = rng.uniform(size=(len(FLAGS), 12, 4))
+    assert set(flag_metrics(active).intervals) == set(flag_metrics(active).values)
+    for few in (active[..., :3], active[:, :3]):
+        assert flag_metrics(few).intervals == {}
+        assert "activity_rho" in flag_metrics(few).values
+    assert mean_with_interval("x", np.ones(9)).intervals == {}
 
 
 def test_states_are_pooled_over_skills() -> None:
@@ -194,7 +210,11 @@ def test_sweeps_are_the_papers_the_flags_and_random_skills() -> None:
     for space in (OneHot(16), Sphere(3)):
         assert len(skill_sweeps(space)["constant"]) == 11
         assert len(skill_sweeps(space)["random"]) == 12
-    assert len(skill_sweeps(OneHot(5))["random"].unique(dim=0)) == 5
+    assert len(skill_sweeps(OneHot(12))["random"].unique(dim=0)) == 12
+    small = skill_sweeps(OneHot(5))  # the random ones would be the same five
+    assert [(name, len(skills)) for name, skills in small.items()] == [("constant", 5)]
+    titles = [sweep_title(OneHot(n), "constant", OneHot(n).grid(11)) for n in (5, 16)]
+    assert titles == ["all 5 skills", "constant sweep"]
     assert len(identified_skills(OneHot(5), seed=3)) == 5
     assert len(identified_skills(Box(5), seed=3)) == 32
 

@@ -29,7 +29,7 @@ from comsd.envs.base import Env
 from comsd.envs.foreign import GymSettings
 from comsd.envs.pixels import act_on_states
 from comsd.envs.specs import EnvSettings, Values
-from comsd.errors import InputError
+from comsd.errors import InputError, quoted
 from comsd.methods.base import Method
 from comsd.registry import METHODS, TASKS, EnvSpec, env_spec
 from comsd.skills import SkillSpace
@@ -133,7 +133,7 @@ def check_source(source: SourceRun, task: str, stage: Stage, reward: str = "own"
     if not source.finished:
         raise InputError(
             f"run {source.path} is unfinished: step {source.reached:,} of {settings.steps:,}; "
-            f"`comsd resume {source.path}` finishes it"
+            f"`comsd resume {quoted(source.path)}` finishes it"
         )
 
 

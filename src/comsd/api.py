@@ -14,7 +14,7 @@ from comsd.adaptation import FinetuneSettings
 from comsd.analysis import Analysis, analyse_skills
 from comsd.arguments import as_flag, as_path, check_report
 from comsd.config import Config, check_value
-from comsd.errors import InputError, Interrupted, RunError, TrainingError, readable_failures
+from comsd.errors import InputError, Interrupted, RunError, TrainingError, quoted, readable_failures
 from comsd.evaluation import Options, make_evaluator, make_skill_evaluator
 from comsd.evaluation.base import Evaluator, untrained_policy
 from comsd.explorer import write_page
@@ -167,7 +167,7 @@ def _train(run: Run, trainer: Trainer, report: Report) -> None:
     settings = run.config.run
 
     def stopped(at: str, number: int) -> Interrupted:
-        return Interrupted(f"stopped {at}; `comsd resume {run.path}` continues", number)
+        return Interrupted(f"stopped {at}; `comsd resume {quoted(run.path)}` continues", number)
 
     def given_up(number: int) -> Interrupted:
         return stopped(f"in the middle of a long step; saved is step {run.reached:,}", number)
@@ -294,7 +294,7 @@ def analyse(
     if not opened.pretrains:
         raise InputError(
             f"analyse is for skills and {opened.path} is a run on the task {opened.spec.name}: "
-            f"`comsd evaluate {opened.path}` measures and draws it"
+            f"`comsd evaluate {quoted(opened.path)}` measures and draws it"
         )
     prepare(opened.config.run)
     evaluator = make_skill_evaluator(opened, Options(starts, skills, steps, xy))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,10 +66,15 @@ def is_memory_error(error: Exception) -> bool:
     return isinstance(error, MemoryError) or "allocate memory" in str(error)
 
 
+def quoted(path: Path) -> str:
+    """For a command that is to be pasted."""
+    return shlex.quote(str(path))
+
+
 def what_is_left(run: Path) -> str:
     """To be said after a failure."""
     if any((run / "checkpoints").glob("[0-9]" * 12)):
-        return f"the last good checkpoint is kept, `comsd resume {run}` continues from it"
+        return f"the last good checkpoint is kept, `comsd resume {quoted(run)}` continues from it"
     if (run / "config.json").exists():
-        return f"nothing had been saved yet, `comsd resume {run}` starts from step 0"
+        return f"nothing had been saved yet, `comsd resume {quoted(run)}` starts from step 0"
     return "nothing is left of it"

@@ -32,6 +32,7 @@ AXIS = {"c =": "c of the skill (c, ..., c)", "z1 =": "first coordinate of the sk
 class SweepFigures:
     """The data of one sweep."""
 
+    title: str
     labels: list[str]
     akd: Floats  # (skills, starts)
     means: Floats  # (skills, O): the mean states
@@ -64,7 +65,7 @@ def draw_analysis(
         1, len(summaries) + 1, width_ratios=[1] * len(summaries) + [2.4], squeeze=False
     )[0]
     for axes, (name, key) in zip(bars, summaries.items(), strict=True):
-        draw_summary(axes, name, {sweep: metrics[f"{key}_{sweep}"] for sweep in sweeps})
+        draw_summary(axes, name, sweeps, [metrics[f"{key}_{sweep}"] for sweep in sweeps])
     draw_means(scatter, sweeps)
     for axes in (*panels, *bars, scatter):
         axes.spines[["top", "right"]].set_visible(False)
@@ -85,16 +86,23 @@ def draw_sweep(axes: Axes, name: str, sweep: SweepFigures) -> None:
     shared = starts.pop() if len(starts) == 1 else ""
     axes.set_xticks(at, [sweep.labels[i].removeprefix(shared) for i in order])
     axes.set_xlabel(AXIS.get(shared.strip(), "skill"), fontsize=9)
-    axes.set_title(f"{name} sweep", fontsize=10)
+    axes.set_title(sweep.title, fontsize=10)
 
 
-def draw_summary(axes: Axes, title: str, values: dict[str, float]) -> None:
-    names = list(values)
-    bars = axes.bar(names, list(values.values()), color=[COLOURS[n] for n in names], width=0.7)
+def short(sweep: SweepFigures) -> str:
+    return sweep.title.removesuffix(" sweep")
+
+
+def draw_summary(
+    axes: Axes, title: str, sweeps: dict[str, SweepFigures], values: list[float]
+) -> None:
+    at, names = np.arange(len(sweeps)), [short(sweep) for sweep in sweeps.values()]
+    bars = axes.bar(at, values, color=[COLOURS[name] for name in sweeps], width=0.7)
     axes.bar_label(bars, fmt="%.3g", fontsize=8, padding=2)
     axes.margins(y=0.12)
     axes.set_title(title, fontsize=10)
-    axes.set_xticks(range(len(names)), names, rotation=35, ha="right", rotation_mode="anchor")
+    axes.set_xlim(-0.6, len(names) - 0.4)
+    axes.set_xticks(at, names, rotation=35, ha="right", rotation_mode="anchor")
 
 
 def flat(means: Floats) -> Floats:
@@ -116,7 +124,7 @@ def draw_means(axes: Axes, sweeps: dict[str, SweepFigures]) -> None:
         x, y = directions[:2] @ (sweep.means - centre).T
         size = 18 + 110 * sweep.akd.mean(1) / most
         style = {"color": COLOURS[name], "edgecolors": "white", "linewidths": 0.7, "alpha": 0.85}
-        axes.scatter(x, y, size, marker=MARKERS[name], label=name, **style)
+        axes.scatter(x, y, size, marker=MARKERS[name], label=short(sweep), **style)
     axes.set_title("mean states, larger = more active", fontsize=10)
     axes.set_xlabel(f"first component ({share[0]:.0%} of variance)", fontsize=9)
     axes.set_ylabel(f"second ({share[1]:.0%})", fontsize=9)

@@ -35,7 +35,7 @@ POSES = 12
 BETWEEN = 0.15  # seconds from pose to pose: a flip takes about one
 ROOM = 1.04  # of a pose's slot, compared with the widest pose
 GAP = 0.1  # m between rows
-WIDTH, LABEL, ABOVE, BELOW, ASIDE = 12.0, 1.1, 0.35, 0.45, 0.1  # inches
+WIDTH, LABEL, ABOVE, BELOW, ASIDE = 12.0, 1.45, 0.35, 0.45, 0.1  # inches
 LEAST = 0.42  # inches of a row, for its two lines of text
 GREY = "#555555"
 

@@ -21,7 +21,7 @@ from comsd.evaluation.maze import draw_maze
 from comsd.evaluation.metrics import Interval, mean_states, travel
 from comsd.evaluation.rollouts import Floats, Rollouts
 from comsd.evaluation.skills import RobotEvaluator, SkillEvaluator
-from comsd.evaluation.sweeps import SWEEPS, labels
+from comsd.evaluation.sweeps import SWEEPS, labels, sweep_title
 from comsd.files import Folder
 
 if TYPE_CHECKING:
@@ -100,23 +100,24 @@ def analyse_skills(
     measured, seen = evaluator.measure(run.policy), evaluator.observe(run.policy)
     baselines = evaluator.baseline(untrained_policy(run)), evaluator.baseline(None)
     names = {name: labels(run.space, name, skills) for name, skills in evaluator.sweeps.items()}
+    titles = {n: sweep_title(run.space, n, skills) for n, skills in evaluator.sweeps.items()}
     rows: list[SkillFigures] = []
     drawn: dict[str, SweepFigures] = {}
     for name, rollouts in seen.sweeps.items():
         rows += describe(name, names[name], rollouts, seen.akd[name])
-        drawn[name] = SweepFigures(names[name], seen.akd[name], mean_states(rollouts))
+        drawn[name] = SweepFigures(titles[name], names[name], seen.akd[name], mean_states(rollouts))
 
     s = run.config.run
     title = f"{s.method} on {s.env}, seed {s.seed}, {evaluator.starts} starts per skill"
     summary = draw_analysis(drawn, seen.flags, measured.values, title)
     folder.replace("skills.csv", as_csv(rows))
     folder.replace("analysis.png", as_png(summary))
-    trajectories = draw_paths(evaluator, sweep, f"{title}: {sweep} sweep")
+    trajectories = draw_paths(evaluator, sweep, f"{title}: {titles[sweep]}")
     folder.replace("trajectories.png", as_png(trajectories))
     written = ["skills.csv", "analysis.png", "trajectories.png", "analysis.json"]
     files, spin_unit = {name: folder.path / name for name in written}, None
     if robot:
-        shown = seen.sweeps[sweep], names[sweep], seen.akd[sweep], f"{title}: {sweep} sweep"
+        shown = seen.sweeps[sweep], names[sweep], seen.akd[sweep], f"{title}: {titles[sweep]}"
         spin_unit = draw_robot(run.spec.name, *shown, folder, files, report if video else None)
     analysis = Analysis(
         run.used_step,
@@ -133,7 +134,7 @@ def analyse_skills(
 
 
 def draw_paths(evaluator: SkillEvaluator, sweep: str, title: str) -> Figure:
-    """Where the skills of a sweep lead, with a legend."""
+    """Where the skills of a sweep lead."""
     from matplotlib.figure import Figure  # slow to import
 
     run = evaluator.run
@@ -144,7 +145,6 @@ def draw_paths(evaluator: SkillEvaluator, sweep: str, title: str) -> Figure:
         draw_maze(axes, MAZES[run.spec.name.removeprefix("maze-")])
     axes.set_title("")  # the trajectories' own, in the middle
     axes.set_title(title, fontsize=11, loc="left")
-    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,7 +18,7 @@ from comsd.cli.console import (
 from comsd.cli.tables import READABLE, Table, show
 from comsd.config import Config, RunSettings, choose
 from comsd.envs.foreign import FORMS, import_package
-from comsd.errors import InputError
+from comsd.errors import InputError, quoted
 from comsd.options import (
     Option,
     overrides_of,
@@ -33,7 +32,7 @@ from comsd.registry import ENVS, METHODS, TASKS
 from comsd.resolve import resolve, resolve_combine, resolve_finetune
 
 if TYPE_CHECKING:
-    from comsd.runs import Run
+    pass
 
 # --- pretrain, config -----------------------------------------------------------------------------
 
@@ -78,12 +77,7 @@ def pretrain(argv: list[str]) -> None:
         resolved(method, settings)  # says what else is wrong
         raise InputError(f"--env is missing; allowed: {', '.join(ENVS)}, {FORMS}")
     run = comsd.pretrain(method, report=say, **settings)
-    say(f"done; `comsd evaluate {quoted(run)}` measures and draws the skills")
-
-
-def quoted(run: Run) -> str:
-    """Its path, to be pasted."""
-    return shlex.quote(str(run.path))
+    say(f"done; `comsd evaluate {quoted(run.path)}` measures and draws the skills")
 
 
 def config(argv: list[str]) -> None:
@@ -175,7 +169,7 @@ def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
         run = comsd.finetune(source, report=say, **settings)
     for last in run.evaluations.rows()[-1:]:
         print(f"return {float(last['return']):.1f} at step {int(last['step']):,}")
-    say(f"done; `comsd evaluate {quoted(run)}` scores it again and draws the curve")
+    say(f"done; `comsd evaluate {quoted(run.path)}` scores it again and draws the curve")
 
 
 def check_controller(
@@ -204,4 +198,4 @@ def resume(argv: list[str]) -> None:
     place, given = read_arguments(argv, "comsd resume RUN", options, about)
     changes = {name.removeprefix("--"): value for name, value in given.items()}
     run = comsd.resume(place, say, **changes)
-    say(f"done: {run.reached:,} steps; `comsd evaluate {quoted(run)}` shows what it does")
+    say(f"done: {run.reached:,} steps; `comsd evaluate {quoted(run.path)}` shows what it does")

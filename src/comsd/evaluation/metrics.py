@@ -12,6 +12,7 @@ state coverage    the AKD of states drawn from the roll-outs of all skills toget
 x-y coverage      squares of the plane that the roll-outs of all skills together visit (binned)
 
 Intervals are 95 % percentile bootstraps over the skills, the starts or both, whichever were drawn.
+There is none from fewer than four, nor where all values are alike: it would have no width.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ NEIGHBOURS = 16  # k of the AKD
 MEAN_NEIGHBOURS = (3, 1, 5, 10)  # k' of the MS-coverage; 3 is the one that is quoted
 POOLED = 2000  # states of all skills together
 RESAMPLES = 1000
+FEWEST = 4  # values behind an interval: one from two starts may miss its own estimate
 
 
 class Measured(NamedTuple):
@@ -59,8 +61,10 @@ def draws(n: int, seed: int = 0) -> NDArray[np.int64]:
 
 def mean_with_interval(name: str, values: Floats) -> Measured:
     """The mean of independent values (n,)."""
-    drawn = values[draws(len(values))].mean(1)
-    return Measured({name: float(values.mean())}, {name: percentiles(drawn)})
+    measured = Measured({name: float(values.mean())}, {})
+    if len(values) >= FEWEST and np.ptp(values) > 0:
+        measured.intervals[name] = percentiles(values[draws(len(values))].mean(1))
+    return measured
 
 
 # --- activity -------------------------------------------------------------------------------------
@@ -124,14 +128,16 @@ def flag_metrics(active: Floats) -> Measured:
     rho is Spearman's, over the skills of all flags, each with its mean over starts. Resampled are
     the skills, which are the same at every flag, and the starts.
     """
+    names = [f"activity_{flag:g}" for flag in FLAGS]
+    values = dict(zip(names, active.mean((1, 2)).tolist(), strict=True))
+    values["activity_rho"] = float(rank_correlation(active.mean(2)[None])[0])
+    if min(active.shape[1:]) < FEWEST:
+        return Measured(values, {})
     skills, starts = draws(active.shape[1], 0), draws(active.shape[2], 1)
     shares = np.stack([np.bincount(row, minlength=active.shape[2]) for row in starts])
     drawn = np.einsum("fkj,rj->rfk", active, shares / active.shape[2])  # means over starts
     drawn = np.take_along_axis(drawn, skills[:, None], 2)
-    names = [f"activity_{flag:g}" for flag in FLAGS]
-    values = dict(zip(names, active.mean((1, 2)).tolist(), strict=True))
     intervals = {name: percentiles(drawn[:, i].mean(1)) for i, name in enumerate(names)}
-    values["activity_rho"] = float(rank_correlation(active.mean(2)[None])[0])
     intervals["activity_rho"] = percentiles(rank_correlation(drawn))
     return Measured(values, intervals)
 
@@ -187,7 +193,9 @@ def identified(features: Floats) -> NDArray[np.bool_]:
 def identification(rollouts: Rollouts) -> Measured:
     """By the mean and the standard deviation of the states; the interval is over skills."""
     parts = rollouts.mean(rollouts.obs), rollouts.std(rollouts.obs)
-    return mean_with_interval("identification", identified(np.concatenate(parts, -1)).mean(1))
+    found = identified(np.concatenate(parts, -1))
+    measured = mean_with_interval("identification", found.mean(1))
+    return measured if found.shape[1] >= FEWEST else Measured(measured.values, {})
 
 
 # --- coverage -------------------------------------------------------------------------------------

@@ -79,6 +79,22 @@ def find_entries(xy: Sequence[int | str], env: Env) -> Entries:
     return found[0], found[1]
 
 
+def position_axes(env: Any, xy: Entries | None = None) -> tuple[str, str]:
+    """Labels of the axes of positions: in m where MuJoCo moves the body, z upwards."""
+    from comsd.envs.robots import Planar  # slow to import
+
+    if xy:
+        return f"observation {xy[0]}", f"observation {xy[1]}"
+    while hasattr(env, "env"):  # what is wrapped moves
+        env = env.env
+    robot, plane = getattr(env, "robot", None), getattr(env, "plane", None)
+    if robot is None and plane is None:
+        return "x", "y"
+    across = plane[1] if plane else [0, 2] if isinstance(robot, Planar) else [0, 1]
+    first, second = (f"{'xyz'[axis]} [m]" for axis in across)
+    return first, second
+
+
 def roll_out(
     env: Env,
     policy_fn: PolicyFn,

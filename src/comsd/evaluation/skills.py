@@ -32,8 +32,22 @@ from comsd.evaluation.metrics import (
     sweep_metrics,
     xy_coverage,
 )
-from comsd.evaluation.pictures import draw_activity, draw_bars, draw_trajectories
-from comsd.evaluation.rollouts import Entries, Floats, Rollouts, Watch, find_entries, roll_out
+from comsd.evaluation.pictures import (
+    Colour,
+    draw_activity,
+    draw_bars,
+    draw_trajectories,
+    sweep_colours,
+)
+from comsd.evaluation.rollouts import (
+    Entries,
+    Floats,
+    Rollouts,
+    Watch,
+    find_entries,
+    position_axes,
+    roll_out,
+)
 from comsd.evaluation.sweeps import (
     FLAGS,
     IDENTIFIED,
@@ -43,6 +57,7 @@ from comsd.evaluation.sweeps import (
     identified_skills,
     labels,
     skill_sweeps,
+    sweep_title,
 )
 from comsd.methods.base import Method
 from comsd.runs import Run
@@ -79,8 +94,8 @@ MEANINGS = (
     | {
         "activity_rho": "Spearman's rank correlation of flag and AKD over those skills",
         "identification": f"accuracy of telling up to {IDENTIFIED} skills apart by their states",
-        "state_coverage": "AKD of 2000 states of all random skills together (k-NN)",
-        "xy_coverage": "squares of side 1 that all random skills together visit (bins)",
+        "state_coverage": "AKD of 2000 states of the random skills, or all, together (k-NN)",
+        "xy_coverage": "squares of side 1 that the random skills, or all, visit together (bins)",
     }
     | held_out.MEANINGS
 )
@@ -125,6 +140,7 @@ class SkillEvaluator(Evaluator):
         self.steps = min(steps, run.spec.horizon)
         self.n_random = chosen.skills or RANDOM_SKILLS
         self.sweeps = skill_sweeps(self.space, self.n_random)
+        self.pooled = "random" if "random" in self.sweeps else "constant"  # stands for all skills
         self.training_sweep = training_sweep(self.space)
         self.progress_metrics = {
             "health/retrieval": "retrieval",
@@ -135,6 +151,7 @@ class SkillEvaluator(Evaluator):
         self.rng = action_rng(self.seed)  # of random actions: never started again
         self.seen: tuple[Policy, Behaviour] | None = None
         self.xy: Entries | None = None  # of the observation, in place of positions
+        self.axes = "x", "y"  # of positions
 
     # --- roll-outs --------------------------------------------------------------------------------
 
@@ -150,6 +167,7 @@ class SkillEvaluator(Evaluator):
     def choose_entries(self, env: Env) -> None:
         if self.options.entries:
             self.xy = find_entries(self.options.entries, env)
+        self.axes = position_axes(env, self.xy)
 
     def roll_out(
         self,
@@ -187,7 +205,7 @@ class SkillEvaluator(Evaluator):
 
     @property
     def planned_steps(self) -> int:
-        random, n_identified = self.sweeps["random"], len(self.identified_skills)
+        random, n_identified = self.sweeps[self.pooled], len(self.identified_skills)
         flags = 0 if self.flag_skills is None else self.flag_skills[..., 0].numel()
         skills = sum(map(len, self.sweeps.values())) + flags + 2 * len(random)
         identifying = 3 * n_identified * min(IDENTIFIED_STEPS, self.steps)
@@ -218,7 +236,7 @@ class SkillEvaluator(Evaluator):
         if seen.flags is not None:
             measured |= flag_metrics(seen.flags)
         measured |= self.identify(policy)
-        measured |= Measured(self.coverage(seen.sweeps["random"]), {})
+        measured |= Measured(self.coverage(seen.sweeps[self.pooled]), {})
         for name, rollouts in seen.sweeps.items():
             values = sweep_metrics(name, seen.akd[name], mean_states(rollouts))
             measured |= Measured(values, {})
@@ -228,9 +246,9 @@ class SkillEvaluator(Evaluator):
         return measured
 
     def baseline(self, policy: Policy | None) -> Values:
-        """Of the random skills alone: no skill is behind random actions."""
-        rollouts = self.roll_out(policy, self.sweeps["random"])
-        values = sweep_metrics("random", activity(rollouts), mean_states(rollouts))
+        """Of the random skills alone, or of all: no skill is behind random actions."""
+        rollouts = self.roll_out(policy, self.sweeps[self.pooled])
+        values = sweep_metrics(self.pooled, activity(rollouts), mean_states(rollouts))
         return self.identify(policy).values | self.coverage(rollouts) | values
 
     def identify(self, policy: Policy | None) -> Measured:
@@ -261,27 +279,36 @@ class SkillEvaluator(Evaluator):
 
     # --- pictures ---------------------------------------------------------------------------------
 
-    def draw(self, axes: Axes, policy: Policy) -> None:
-        """Activity along the flag, or of every skill where there is no flag."""
-        seen = self.observe(policy)
-        if seen.flags is not None:
-            draw_activity(axes, seen.flags)
-        else:
-            names = labels(self.space, "constant", self.sweeps["constant"])
-            draw_bars(axes, names, seen.akd["constant"])
+    def look(self, sweep: str) -> tuple[list[str], list[Colour]]:
+        """The name and the colour of every skill of a sweep, the same in all pictures."""
+        skills = self.sweeps[sweep]
+        return labels(self.space, sweep, skills), sweep_colours(self.space, sweep, skills)
 
-    def draw_trajectories(self, axes: Axes, policy: Policy, sweep: str = "random") -> None:
-        names = labels(self.space, sweep, self.sweeps[sweep])
-        draw_trajectories(axes, self.observe(policy).sweeps[sweep], names, self.xy)
+    def draw(self, axes: Axes, policy: Policy) -> None:
+        self.draw_trajectories(axes, policy, self.training_sweep)
+
+    def draw_trajectories(self, axes: Axes, policy: Policy, sweep: str) -> None:
+        """With a legend beside them."""
+        draw_trajectories(axes, self.observe(policy).sweeps[sweep], *self.look(sweep), self.axes)
+        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
 
     def figure(self) -> Figure:
+        """The skills of one sweep, twice in the same colours; activity along the flag if any."""
         from matplotlib.figure import Figure  # slow to import
 
-        figure = Figure(figsize=(11, 4.5), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        figure.suptitle(f"{self.title}: {self.starts} starts per skill", fontsize=11)
-        self.draw(left, self.run.policy)
-        self.draw_trajectories(right, self.run.policy)
+        policy, sweep = self.run.policy, self.training_sweep
+        seen = self.observe(policy)
+        along = seen.flags is not None
+        figure = Figure(figsize=(12 + 5 * along, 4.5), layout="constrained")
+        panels = figure.subplots(1, 2 + along)
+        swept = sweep_title(self.space, sweep, self.sweeps[sweep])
+        figure.suptitle(f"{self.title}, {self.starts} starts per skill", fontsize=11)
+        draw_bars(panels[0], *self.look(sweep), seen.akd[sweep])
+        self.draw_trajectories(panels[1], policy, sweep)
+        panels[0].set_title(f"{swept}: activity, SD over starts", fontsize=10)
+        panels[1].set_title(f"{swept}: trajectories", fontsize=10)
+        if seen.flags is not None:
+            draw_activity(panels[2], seen.flags)
         return figure
 
 

@@ -15,7 +15,7 @@ FLAGS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)  # where activity along the flag is 
 SWEEPS = {
     "constant": "box: c (1, ..., 1), c = 0 to 1, the paper's; sphere: a circle; one-hot: first 11",
     "flag": "box: the first coordinate swept, the others 0.5",
-    "random": "random skills, the same for every run",
+    "random": "random skills, the same for every run; none if constant has all",
 }
 
 
@@ -26,11 +26,24 @@ def random_skills(space: SkillSpace, n: int = RANDOM_SKILLS) -> Tensor:
 
 
 def skill_sweeps(space: SkillSpace, n_random: int = RANDOM_SKILLS) -> dict[str, Tensor]:
-    """Skills (n, Z) by the name of their sweep."""
+    """Skills (n, Z) by the name of their sweep; one sweep where that has all there are."""
     result = {"constant": space.grid(SWEEP_SIZE)}
+    if is_whole(space, result["constant"]):
+        return result
     if isinstance(space, Box):
         result["flag"] = space.flags(SWEEP_SIZE)
     return result | {"random": random_skills(space, n_random)}
+
+
+def is_whole(space: SkillSpace, skills: Tensor) -> bool:
+    """Are these all the skills of a finite space?"""
+    return isinstance(space, OneHot) and len(skills) == space.dim
+
+
+def sweep_title(space: SkillSpace, sweep: str, skills: Tensor) -> str:
+    """What pictures call a sweep."""
+    whole = sweep == "constant" and is_whole(space, skills)
+    return f"all {len(skills)} skills" if whole else f"{sweep} sweep"
 
 
 def flag_grid(space: SkillSpace, n_random: int = RANDOM_SKILLS) -> Tensor | None:

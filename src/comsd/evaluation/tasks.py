@@ -36,7 +36,7 @@ class TaskEvaluator(Evaluator):
 
     meanings = {
         "return": "mean return of the episodes; 1000 is the most for our robots",
-        "return_sd": "standard deviation over the episodes",
+        "return_sd": "standard deviation over the episodes, if there are several",
         "return_without_noise": "mean return with the controller's mean actions",
         "return_best_candidate": "mean return of the best candidate skill, acting alone",
     }
@@ -75,7 +75,9 @@ class TaskEvaluator(Evaluator):
         how = self.run.config.adapt
         noise = isinstance(how, CombineSettings) and how.evaluation_noise
         returns = self.returns(policy, skill, noise=noise)
-        metrics = {"return": float(returns.mean()), "return_sd": float(returns.std())}
+        metrics = {"return": float(returns.mean())}
+        if len(returns) > 1:
+            metrics["return_sd"] = float(returns.std())
         if noise:
             metrics["return_without_noise"] = float(self.returns(policy, skill).mean())
         return metrics

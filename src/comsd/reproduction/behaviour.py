@@ -12,7 +12,7 @@ import numpy as np
 
 from comsd.evaluation.sweeps import FLAGS
 from comsd.reproduction.collect import FinishedRun
-from comsd.reproduction.figures import panels
+from comsd.reproduction.figures import from_zero, panels
 from comsd.reproduction.statistics import Cell, number
 
 if TYPE_CHECKING:
@@ -45,7 +45,11 @@ UNLEARNED = {f"identification_{b}": f"identification, {name}" for b, name in BAS
 ROWS = PAPERS | OTHER_SWEEPS | SPREAD | MEASURED | UNLEARNED
 DRAWN = [*PAPERS, "activity_rho", "akd_range_flag", "akd_range_random", "ms_coverage3_random"]
 DRAWN += ["identification"]
-MARKS = dict(zip(UNLEARNED.values(), "^x", strict=True))
+PAPER = "the paper's number"
+MARKS = {
+    row: (mark, name)
+    for row, mark, name in zip(UNLEARNED.values(), "^x", BASELINES.values(), strict=True)
+}
 
 
 class Measurement(NamedTuple):
@@ -99,9 +103,7 @@ def notes(table: list[Measurement]) -> list[str]:
 
 
 def draw(envs: list[str], arms: list[str], cells: list[Cell]) -> Figure:
-    """Per robot: activity along the flag, then bars; a black line is the paper's number, a triangle
-    the untrained policy, a cross random actions.
-    """
+    """Per robot: activity along the flag, then bars; black: what they are compared with."""
     found = {(cell.row, cell.arm): cell for cell in cells}
     shown = [env for env in envs if any(cell.row.startswith(f"{env}: ") for cell in cells)]
     figure, grid = panels(len(shown) * (len(DRAWN) + 1), (len(DRAWN) + 1) // 2, 3.3, 2.8)
@@ -113,12 +115,20 @@ def draw(envs: list[str], arms: list[str], cells: list[Cell]) -> Figure:
             if cell := found.get((f"{env}: {ROWS[metric]}", arm)):
                 axes.bar(i, cell.mean, yerr=cell.sd, color=f"C{i}", capsize=3)
                 if cell.paper_mean is not None:
-                    axes.plot(i, cell.paper_mean, "k_", markersize=14)
-            for row, mark in MARKS.items() if metric == "identification" else ():
+                    axes.plot(i, cell.paper_mean, "k_", markersize=14, label=PAPER)
+            for row, (mark, name) in MARKS.items() if metric == "identification" else ():
                 if cell := found.get((f"{env}: {row}", arm)):
-                    axes.plot(i, cell.mean, f"k{mark}", markersize=5)
+                    axes.plot(i, cell.mean, f"k{mark}", ms=5, label=name, clip_on=False)
+        axes.set_xlim(-0.7, len(arms) - 0.3)
+        if not axes.dataLim.height:  # all bars are 0
+            axes.set_ylim(0, 1)
         axes.set_xticks(range(len(arms)), arms, rotation=45, ha="right", fontsize=8)
         axes.set_title(f"{env}: {ROWS[metric]}", fontsize=10)
+    marks = [axes.get_legend_handles_labels() for axes in grid]
+    named = {name: mark for pairs in marks for mark, name in zip(*pairs, strict=True)}
+    known = [name for name in (PAPER, *BASELINES.values()) if name in named]
+    if known:
+        figure.legend([named[name] for name in known], known, loc="outside lower left", ncols=3)
     return figure
 
 
@@ -132,6 +142,6 @@ def draw_flags(axes: Axes, env: str, arms: list[str], found: dict[tuple[str, str
             axes.errorbar(x, mean, sd, color=f"C{i}", capsize=2, marker="o", ms=3, label=arm)
     axes.set_title(f"{env}: A(f)", fontsize=10)
     axes.set(xlabel="flag", ylabel="mean AKD")
-    axes.set_ylim(bottom=0)
+    from_zero(axes)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize=7)

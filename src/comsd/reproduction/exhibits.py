@@ -105,7 +105,7 @@ class Exhibit:
 EXHIBITS: dict[str, Exhibit] = {
     "finetuning": Exhibit(
         "Table I",
-        "Skill fine-tuning: return after 100k steps",
+        "Skill fine-tuning: return",
         domains=ROBOTS,
         reference=DDPG,
         paper_seeds=10,
@@ -167,7 +167,7 @@ EXHIBITS: dict[str, Exhibit] = {
     ),
     "pixels": Exhibit(
         "Table III",
-        "Fine-tuning from images: return after 100k steps",
+        "Fine-tuning from images: return",
         domains=("cheetah",),
         arms=(
             *PUBLISHED,

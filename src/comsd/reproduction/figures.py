@@ -26,6 +26,20 @@ def panels(count: int, columns: int, width: float, height: float) -> tuple[Figur
     return figure, [figure.add_subplot(rows, columns, i + 1) for i in range(count)]
 
 
+def draw_steps(axes: Axes, fontsize: int | None = None) -> None:
+    """The axis of environment steps: 200, 20k, 2M."""
+    from matplotlib.ticker import EngFormatter  # slow to import
+
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.set_xlabel("environment steps", fontsize=fontsize)
+
+
+def from_zero(axes: Axes) -> None:
+    """Upwards, with a margin above what is drawn; where all is 0, to 1."""
+    top = axes.dataLim.y1
+    axes.set_ylim(0, 1.08 * top if top > 0 else 1)
+
+
 def learning_curves(tasks: list[str], arms: list[str], runs: list[FinishedRun]) -> Figure:
     """Mean return over seeds at the steps that all seeds share, with its interval.
 
@@ -48,9 +62,8 @@ def learning_curves(tasks: list[str], arms: list[str], runs: list[FinishedRun]) 
             if len(curves) >= ENOUGH:
                 axes.fill_between(shared, *interval(values), color=colour, alpha=0.15, linewidth=0)
         axes.set_title(task, fontsize=10)
-        axes.set_ylim(bottom=0)
-        axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
-        axes.set_xlabel("environment steps")
+        from_zero(axes)
+        draw_steps(axes)
         axes.legend(frameon=False, fontsize=7)
     grid[0].set_ylabel("return")
     return figure

@@ -176,7 +176,7 @@ def measured_html(section: Section) -> str:
 def section_html(section: Section, png: bytes) -> str:
     arms, table = wide_table(section)
     exhibit, escape = EXHIBITS[section.exhibit], html.escape
-    title = escape(exhibit.title)
+    title = escape(section.title)
     parts = [f"<h3>{title} ({exhibit.where})</h3><table><tr><th>"]
     parts += [f"<th>{escape(arm)}" for arm in arms]
     for row, cells in table.items():

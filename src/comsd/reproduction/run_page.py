@@ -23,7 +23,7 @@ from comsd.evaluation.skills import SkillEvaluator
 from comsd.files import Folder, output_folder
 from comsd.jobs.job import read_analysis
 from comsd.reproduction.collect import commit_of
-from comsd.reproduction.figures import panels
+from comsd.reproduction.figures import draw_steps, panels
 from comsd.reproduction.page import DPI, STYLE
 from comsd.runs.run import CONFIG, EXPLORER, Run, read_record
 
@@ -180,6 +180,7 @@ def curves(run: Run) -> Figure | None:
         axes.plot(steps, values, "-" if len(steps) > 2 else "o-", linewidth=1.2)
         axes.set_title(name, fontsize=9)
         axes.tick_params(labelsize=7)
+        draw_steps(axes, fontsize=7)
     return figure
 
 

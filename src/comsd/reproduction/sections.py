@@ -54,6 +54,7 @@ class Section:
 
     exhibit: str
     shown: Shown
+    title: str
     cells: list[Cell]
     figure: Figure
     notes: list[str]
@@ -123,7 +124,9 @@ def make_section(name: str, shown: Shown, runs: list[FinishedRun]) -> Section | 
         notes.append(f"paper's numbers: {paper['source']}")
     notes += [exhibit.ours] if exhibit.ours else []
     notes += [] if exhibit.paper_seeds else ["the paper does not say how many seeds it has"]
-    return Section(name, shown, cells, figure, notes, measured)
+    made = [f"{n:,}" for n in sorted({r.run.config.run.steps for r in runs})] if adapts else []
+    title = exhibit.title + (f" after {' or '.join(made)} steps" if made else "")
+    return Section(name, shown, title, cells, figure, notes, measured)
 
 
 def adaptation_notes(runs: list[FinishedRun]) -> list[str]:

@@ -30,7 +30,7 @@ from comsd import checkpoint
 from comsd.agents.base import OffPolicyAgent, Policy
 from comsd.config import Config
 from comsd.envs.base import Env
-from comsd.errors import InputError, RunError, UnknownEnvError, UnknownMethodError
+from comsd.errors import InputError, RunError, UnknownEnvError, UnknownMethodError, quoted
 from comsd.files import Folder
 from comsd.methods.base import Method
 from comsd.registry import EnvSpec
@@ -72,7 +72,7 @@ def already_exists(folder: Folder, wanted: dict[str, dict[str, Any]]) -> InputEr
         return InputError(f"run {path} exists and is no run directory; {anew}")
     names = f"{', '.join(other[:3])}{', ...' if other[3:] else ''}"
     differs = f"it is a run with other settings ({names}); {anew}"
-    same = f"`comsd resume {path}` continues it, {anew}"
+    same = f"`comsd resume {quoted(path)}` continues it, {anew}"
     return InputError(f"run {path} exists and is never overwritten: {differs if other else same}")
 
 
@@ -141,7 +141,7 @@ class Run:
         try:
             checkpoint.copy(self.checkpoints, to / "checkpoints", ["agent", "method"])
         except RunError as error:
-            again = f"`comsd resume {self.path}` goes back to the checkpoint before it"
+            again = f"`comsd resume {quoted(self.path)}` goes back to the checkpoint before it"
             raise RunError(f"{error}; {again}") from None
         to.replace(CONFIG, self.folder.read(CONFIG))
 
