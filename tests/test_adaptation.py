@@ -216,7 +216,7 @@ def test_a_discrete_controller_chooses_among_different_skills(source: Run, tmp_p
     chosen = run.policy(obs, np.zeros(0, np.float32))
     assert (chosen == agent.candidates.numpy()).all(-1).any()
     metrics = comsd.evaluate(run).metrics
-    assert set(metrics) == {"return", "return_sd", "return_best_candidate"}  # no noise
+    assert set(metrics) == {"return", "return_best_candidate"}  # of one episode, without noise
     evaluator = TaskEvaluator(run)
     alone = evaluator.candidate_returns(agent.candidates)
     assert metrics["return_best_candidate"] == alone.max()
@@ -300,7 +300,7 @@ def test_a_run_needs_nothing_outside_its_directory(source: Run, tmp_path: Path) 
     shutil.copytree(source.path, copy)
     run = comsd.combine(copy, task="hopper_hop", run=tmp_path / "run", steps=300)
     before = comsd.evaluate(run).metrics
-    assert set(before) == {"return", "return_sd", "return_without_noise"}
+    assert set(before) == {"return", "return_without_noise"}
     shutil.rmtree(copy)
     moved = tmp_path / "elsewhere"
     shutil.move(run.path, moved)
