@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 from tables import run_comsd, write_csv
 
 from comsd import Run, checkpoint
-from comsd.evaluation.sweeps import FLAGS
 from comsd.reproduction.collect import commit_of
+from comsd.skill_sets import FLAGS
 
 ROOT = Path(__file__).parent.parent
 RUNS, RESULTS = ROOT / "runs" / "balance", ROOT / "results" / "balance"

@@ -23,8 +23,8 @@ from tables import write_csv
 
 import comsd
 from comsd import Run, checkpoint
-from comsd.evaluation.sweeps import FLAGS
 from comsd.reproduction.collect import commit_of
+from comsd.skill_sets import FLAGS
 
 ROOT = Path(__file__).parent.parent
 RUNS, RESULTS = ROOT / "runs" / "walker", ROOT / "results" / "walker"

@@ -26,7 +26,8 @@ from comsd.registry import METHODS
 from comsd.resolve import resolve, resolve_combine, resolve_finetune
 from comsd.runs import factory
 from comsd.runs.run import Run
-from comsd.skills import Sphere
+from comsd.skill_sets import find_skill, random_skills
+from comsd.skills import Box, OneHot, Sphere
 from comsd.training.off_policy import OffPolicyTrainer
 from processes import call
 
@@ -238,6 +239,27 @@ def test_a_discrete_controller_chooses_among_different_skills(source: Run, tmp_p
     assert longer.agent.__dict__["hidden"] == 256  # not the source's 32
 
 
+def test_a_skill_is_chosen_by_the_name_that_analyse_lists(source: Run, tmp_path: Path) -> None:
+    run = comsd.finetune(
+        source, task="hopper_hop", steps=252, run=tmp_path / "run", adapt={"skill": "z1=0.3"}
+    )
+    wanted = source.space.flags(11)[3]
+    assert torch.equal(run.selected_skill, wanted)
+    assert comsd.load(tmp_path / "run").config.sources["adapt.rule"] != "you"
+    numbers = ",".join(map(str, wanted.tolist()))
+    assert torch.equal(find_skill(source.space, numbers), wanted)
+    assert torch.equal(find_skill(source.space, "random 2"), random_skills(source.space)[1])
+    assert (
+        find_skill(OneHot(15), "12").argmax() == find_skill(OneHot(15), "skill 12").argmax() == 12
+    )
+    assert find_skill(Sphere(2), "angle 98").tolist() == pytest.approx([0, 1], abs=0.2)
+    for space in (Box(3), OneHot(3), Sphere(3)):
+        for wrong in ("0.5,2,0", "1", "z9", "nan,0,1", ""):
+            if not (wrong == "1" and isinstance(space, OneHot)):
+                with pytest.raises(InputError, match=r"skill is .*; allowed: .* the 3 numbers of"):
+                    find_skill(space, wrong)
+
+
 def test_few_skills_are_all_candidates(tmp_path: Path) -> None:
     settings: dict[str, Any] = PRETRAINING | {"skills": 3}
     few = comsd.pretrain("smm", run=tmp_path / "run", **settings)
@@ -334,6 +356,11 @@ def test_scratch_sees_no_skill(tmp_path: Path) -> None:
         ("finetune UNFINISHED --task hopper_hop", "is unfinished: step 200 of 300"),
         ("finetune TUNED --task hopper_hop", "is itself a finetune run"),
         ("finetune SOURCE --task hopper_hop --rule best", "--rule is 'best'"),
+        ("finetune SOURCE --task hopper_hop --skill z2=1", "skill is 'z2=1'; allowed: c = 0, c ="),
+        (
+            "finetune SOURCE --task hopper_hop --rule random --skill c=0",
+            "rule is 'random', but a skill is given; allowed: fixed",
+        ),
         ("finetune SOURCE --task hopper_hop --rule regress", "comsd has no features for it"),
         (
             "finetune SOURCE --task hopper_hop --tries 1",

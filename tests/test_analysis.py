@@ -43,9 +43,9 @@ from comsd.evaluation import skills as skill_evaluation
 from comsd.evaluation.metrics import activity, mean_states, ms_coverage
 from comsd.evaluation.rollouts import Rollouts, roll_out
 from comsd.evaluation.skills import RobotEvaluator
-from comsd.evaluation.sweeps import IDENTIFIED, RANDOM_SKILLS, SWEEP_SIZE, labels, skill_sweeps
 from comsd.files import Folder
 from comsd.runs import Run
+from comsd.skill_sets import IDENTIFIED, RANDOM_SKILLS, SWEEP_SIZE, labels, skill_sweeps
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 from comsd.types import PolicyFn
 from processes import SMALL

@@ -25,7 +25,6 @@ from comsd.envs.robots import ROBOTS, load_robot
 from comsd.evaluation.base import Options
 from comsd.evaluation.metrics import activity
 from comsd.evaluation.skills import RobotEvaluator
-from comsd.evaluation.sweeps import labels, skill_sweeps
 from comsd.explorer import page
 from comsd.explorer.arrays import Arrays, pack_frames
 from comsd.explorer.measures import exported_skills, skill_names
@@ -35,6 +34,7 @@ from comsd.reproduction.collect import FinishedRun
 from comsd.reproduction.page import explorer_links
 from comsd.resolve import resolve
 from comsd.runs import Run
+from comsd.skill_sets import labels, skill_sweeps
 from comsd.skills import Box, OneHot, Sphere
 from comsd.training.trainer import TrainingState
 from comsd.user_files import register_env_file

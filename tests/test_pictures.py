@@ -23,11 +23,11 @@ from comsd.envs.specs import make_robot
 from comsd.evaluation import Options, make_skill_evaluator
 from comsd.evaluation.pictures import skill_colours, sweep_colours
 from comsd.evaluation.rollouts import position_axes
-from comsd.evaluation.sweeps import FLAGS, labels, skill_sweeps
 from comsd.reproduction.behaviour import PAPER, UNLEARNED, draw
 from comsd.reproduction.figures import draw_steps, panels
 from comsd.reproduction.run_page import curves
 from comsd.reproduction.statistics import summarise
+from comsd.skill_sets import FLAGS, labels, skill_sweeps
 from comsd.skills import OneHot, Sphere
 from processes import SMALL
 

@@ -27,9 +27,9 @@ from comsd.evaluation.metrics import (
     xy_coverage,
 )
 from comsd.evaluation.rollouts import Rollouts, roll_out
-from comsd.evaluation.sweeps import FLAGS, flag_grid, identified_skills, skill_sweeps, sweep_title
 from comsd.methods.cic import CIC, CICConfig
 from comsd.methods.statistics import retrieval
+from comsd.skill_sets import FLAGS, flag_grid, identified_skills, skill_sweeps, sweep_title
 from comsd.skills import Box, OneHot, Sphere
 from counter import Counter
 from fake_env import FakeEnv

@@ -32,6 +32,7 @@ from comsd.envs.specs import EnvSettings, Values
 from comsd.errors import InputError, quoted
 from comsd.methods.base import Method
 from comsd.registry import METHODS, TASKS, EnvSpec, env_spec
+from comsd.skill_sets import find_skill
 from comsd.skills import SkillSpace
 from comsd.training.candidates import choose_candidates, draw_pool
 from comsd.training.off_policy import OffPolicySettings
@@ -47,6 +48,9 @@ class FinetuneSettings(Settings):
     source: str = setting("", "the run whose skill is fine-tuned", "the command")
     rule: Literal["fixed", "random", "resample", "best-of-k", "regress"] = setting(
         "fixed", "how the skill is chosen", "the method"
+    )
+    skill: str = setting(
+        "", "fixed: another than the method's, by its name in `comsd analyse` or as numbers", "ours"
     )
     tries: int = setting(
         4,
@@ -253,6 +257,13 @@ def with_rule(config: Config, source: SourceRun) -> Config:
     """With the steps between the moments at which the rule may choose, if it can be used here."""
     how, repeat, envs = config.adapt, repeat_of(config), train_of(config).envs
     assert isinstance(how, FinetuneSettings)
+    if how.skill:
+        find_skill(source.space, how.skill)
+        if how.rule != "fixed" and config.sources["adapt.rule"] == "you":
+            raise InputError(f"rule is {how.rule!r}, but a skill is given; allowed: fixed")
+        return config.derive("adapt.rule", "fixed", "a skill is given").derive(
+            "train.hold", -(-source.spec.horizon // repeat), "the skill rule"
+        )
     horizon = -(-source.spec.horizon // repeat)  # in actions, as the clock of a skill
     method, hold = METHODS[source.config.run.method], horizon
     if how.rule == "regress":
@@ -310,7 +321,7 @@ def make_selector(
 
         return RewardRegression(space, how.regress_after, regress)
     if how.rule == "fixed":
-        skill = method.default_skill(space)
+        skill = find_skill(space, how.skill) if how.skill else method.default_skill(space)
         assert skill is not None
         return SkillSelector(skill)
     drawn = space.sample(1, np.random.default_rng(seed))[0]

@@ -45,6 +45,10 @@ class SkillSpace(ABC):
     def decode(self, u: Tensor) -> Tensor:
         """[-1, 1]^dim -> skill: what a controller's action means as a skill."""
 
+    @abstractmethod
+    def contains(self, skill: Tensor) -> bool:
+        """Is this vector, (dim,), a skill?"""
+
     def centre(self) -> Tensor | None:
         """The skill in the middle of all, (dim,), where there is one."""
         return None
@@ -88,6 +92,9 @@ class OneHot(SkillSpace):
     def unique(self, skill: Tensor) -> tuple[Tensor, Tensor]:
         return torch.eye(self.dim, device=skill.device), skill
 
+    def contains(self, skill: Tensor) -> bool:
+        return skill.tolist() == F.one_hot(skill.argmax(), self.dim).tolist()
+
     def sample(self, n: int, rng: np.random.Generator) -> Tensor:
         return self.encode(torch.from_numpy(rng.integers(self.dim, size=n)))
 
@@ -121,6 +128,9 @@ class Box(SkillSpace):
     kind = "box"
     mean = 0.5
     std = math.sqrt(1 / 12)
+
+    def contains(self, skill: Tensor) -> bool:
+        return bool(((skill >= 0) & (skill <= 1)).all())
 
     def sample(self, n: int, rng: np.random.Generator) -> Tensor:
         return torch.from_numpy(rng.random((n, self.dim), dtype=np.float32))
@@ -156,6 +166,9 @@ class Sphere(SkillSpace):
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
         self.std = 1 / math.sqrt(dim)
+
+    def contains(self, skill: Tensor) -> bool:
+        return abs(float(skill.norm()) - 1) < 1e-3
 
     def sample(self, n: int, rng: np.random.Generator) -> Tensor:
         return self.decode(torch.from_numpy(rng.standard_normal((n, self.dim), dtype=np.float32)))

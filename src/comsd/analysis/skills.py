@@ -21,8 +21,8 @@ from comsd.evaluation.maze import draw_maze
 from comsd.evaluation.metrics import Interval, mean_states, travel
 from comsd.evaluation.rollouts import Floats, Rollouts
 from comsd.evaluation.skills import RobotEvaluator, SkillEvaluator
-from comsd.evaluation.sweeps import SWEEPS, labels, sweep_title
 from comsd.files import Folder
+from comsd.skill_sets import SWEEPS, labels, sweep_title
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -18,11 +18,11 @@ from comsd.cli.tables import READABLE, Table, show
 from comsd.errors import InputError
 from comsd.evaluation import make_evaluator
 from comsd.evaluation.metrics import MEAN_NEIGHBOURS
-from comsd.evaluation.sweeps import SWEEPS
 from comsd.options import Option
 from comsd.registry import METHODS
 from comsd.resolve import resolve
 from comsd.runs.run import EXPLORER
+from comsd.skill_sets import SWEEPS
 
 RUN = "RUN is the directory of the run."
 

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from comsd.evaluation.rollouts import Floats, Rollouts
-from comsd.evaluation.sweeps import FLAGS
 from comsd.methods.entropy import knn_distances
+from comsd.skill_sets import FLAGS
 
 Values = dict[str, float]  # by the name of the metric
 Interval = tuple[float, float]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from comsd.evaluation.metrics import flag_metrics
 from comsd.evaluation.rollouts import Floats, Rollouts
-from comsd.evaluation.sweeps import FLAGS
+from comsd.skill_sets import FLAGS
 from comsd.skills import OneHot, SkillSpace, Sphere
 
 if TYPE_CHECKING:

@@ -48,7 +48,9 @@ from comsd.evaluation.rollouts import (
     position_axes,
     roll_out,
 )
-from comsd.evaluation.sweeps import (
+from comsd.methods.base import Method
+from comsd.runs import Run
+from comsd.skill_sets import (
     FLAGS,
     IDENTIFIED,
     RANDOM_SKILLS,
@@ -59,8 +61,6 @@ from comsd.evaluation.sweeps import (
     skill_sweeps,
     sweep_title,
 )
-from comsd.methods.base import Method
-from comsd.runs import Run
 from comsd.skills import Box, SkillSpace
 from comsd.training.trainer import Trainer
 

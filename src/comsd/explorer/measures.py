@@ -18,8 +18,8 @@ from comsd.agents.base import Policy
 from comsd.evaluation.metrics import mean_states, state_components
 from comsd.evaluation.rollouts import Floats, Rollouts
 from comsd.evaluation.skills import SkillEvaluator
-from comsd.evaluation.sweeps import SWEEP_SIZE, labels, random_skills
 from comsd.explorer.arrays import Arrays
+from comsd.skill_sets import SWEEP_SIZE, labels, random_skills
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 
 PROBES = 3  # skills around which the effect of every dimension is measured

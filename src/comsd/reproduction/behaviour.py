@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from comsd.evaluation.sweeps import FLAGS
 from comsd.reproduction.collect import FinishedRun
 from comsd.reproduction.figures import from_zero, panels
 from comsd.reproduction.statistics import Cell, number
+from comsd.skill_sets import FLAGS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

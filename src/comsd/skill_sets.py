@@ -1,4 +1,4 @@
-"""The skills that are looked at: sweeps through the skill space, in a fixed order."""
+"""The skills that are looked at, by name: sweeps through the skill space, in a fixed order."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from comsd.errors import InputError
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 
 SWEEP_SIZE = 11  # skills of the ordered sweeps, as in the paper, or all of a space with fewer
@@ -71,3 +72,33 @@ def labels(space: SkillSpace, sweep: str, skills: Tensor) -> list[str]:
         return [f"angle {360 * i / len(skills):.0f}°" for i in range(len(skills))]
     name = "z1" if sweep == "flag" else "c"
     return [f"{name} = {z:.2g}" for z in skills[:, 0].tolist()]
+
+
+def named_skills(space: SkillSpace) -> dict[str, Tensor]:
+    """Those of all sweeps, and of a finite space all, (Z,) by name."""
+    sweeps = {"constant": space.grid(space.dim)} if isinstance(space, OneHot) else {}
+    found: dict[str, Tensor] = {}
+    for sweep, skills in (sweeps or skill_sweeps(space)).items():
+        found |= dict(zip(labels(space, sweep, skills), skills, strict=True))
+    return found
+
+
+def find_skill(space: SkillSpace, text: str) -> Tensor:
+    """A skill (Z,) by its name, with or without spaces, or as the numbers of its vector."""
+    known = named_skills(space)
+    for name, skill in known.items():
+        if bare(text) in (bare(name), bare(name).removeprefix("skill")):
+            return skill
+    try:
+        skill = torch.tensor([float(word) for word in text.split(",")])
+    except ValueError:
+        skill = torch.zeros(0)
+    if len(skill) != space.dim or not space.contains(skill):
+        raise InputError(
+            f"skill is {text!r}; allowed: {', '.join(known)}, or the {space.dim} numbers of a skill"
+        )
+    return skill
+
+
+def bare(name: str) -> str:
+    return name.replace(" ", "").replace("°", "").lower()
