@@ -95,7 +95,9 @@ def make_section(name: str, shown: Shown, runs: list[FinishedRun]) -> Section | 
     stages = (shown, "scratch") if exhibit.reference else (shown if adapts else "pretrain",)
     if adapts:
         tasks = [task for domain in exhibit.domains for task in exhibit.tasks_of(domain)]
-        envs = sorted({r.env for r in runs if r.stage == shown and r.env in tasks and r.rows})
+        used = {*arms_of(exhibit, shown, runs)}
+        done = [r for r in runs if r.stage == shown and r.arm in used and r.rows]
+        envs = sorted({r.env for r in done if r.env in tasks})
     else:
         envs = [f"maze-tree-{n}" for n in exhibit.skills] or [*exhibit.domains, *exhibit.also]
     runs = [r for r in runs if r.stage in stages and r.env in envs and results(r, shown)]
