@@ -430,6 +430,9 @@ def test_wrong_names_of_studies_are_one_sentence(value: Any, tmp_path: Path) -> 
     if value != []:
         with pytest.raises(InputError, match="methods is"):
             comsd.reproduce("maze", methods=value, **given)
+        with pytest.raises(InputError, match="method is"):
+            comsd.sweep(value, env="maze-tree", **given)
+    if value:  # None and [] are no settings
         with pytest.raises(InputError, match="settings is"):
             comsd.sweep("comsd", env="maze-tree", settings=value, **given)
     wrong_studies: list[dict[str, Any]] = [{"env": value}, {"settings": {"method.alpha": value}}]
