@@ -348,6 +348,7 @@ def test_the_paper_s_table_end_to_end_through_kill_9(tmp_path: Path) -> None:
     assert same[0] == same[1]
     assert pages[0].read_text() == pages[1].read_text()
     assert Run(kept / "smoke" / "finetune" / "walker_run" / "cic-1").finished
+    assert not [path for path in kept.rglob("*.json") if str(tmp_path) in path.read_text()]
 
 
 def finished(run: Path) -> bool:

@@ -1,8 +1,9 @@
 """What a report is made of, without weights and replay: small enough to publish.
 
 Every finished run becomes a directory of its config, its tables, its analysis and the part of its
-last checkpoint that seals the tables. `comsd report` reads it as it reads the run itself, so kept
-runs of several machines, or of other people, can be laid into one directory and compared.
+last checkpoint that seals the tables; paths on this machine stay behind. `comsd report` reads it as
+it reads the run itself, so kept runs of several machines, or of other people, can be laid into one
+directory and compared.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from comsd.config import SCALES
 from comsd.errors import InputError
 from comsd.files import Folder
 from comsd.reproduction.collect import FinishedRun, find_runs, record_exhibits, requested_exhibits
-from comsd.runs.run import CONFIG, TABLES
+from comsd.runs.run import CONFIG, TABLES, read_record
 
 
 def keep_runs(directory: Path, to: Path) -> None:
@@ -46,5 +47,8 @@ def keep_run(found: FinishedRun, to: Folder) -> None:
         (to / "source").replace(CONFIG, run.source.folder.read(CONFIG))
     if found.analysis is not None:
         (to / "analysis").make()
-        (to / "analysis").write_sealed("analysis.json", found.analysis)
-    to.replace(CONFIG, run.folder.read(CONFIG))  # last: only now is it a run
+        (to / "analysis").write_sealed("analysis.json", {**found.analysis, "files": {}})
+    record = read_record(run.folder)
+    if source := record["config"].get("adapt", {}).get("source"):
+        record["config"]["adapt"]["source"] = "/".join(Path(source).parts[-3:])
+    to.write_sealed(CONFIG, record)  # last: only now is it a run
