@@ -257,16 +257,14 @@ def with_rule(config: Config, source: SourceRun) -> Config:
     """With the steps between the moments at which the rule may choose, if it can be used here."""
     how, repeat, envs = config.adapt, repeat_of(config), train_of(config).envs
     assert isinstance(how, FinetuneSettings)
-    if how.skill:
-        find_skill(source.space, how.skill)
-        if how.rule != "fixed" and config.sources["adapt.rule"] == "you":
-            raise InputError(f"rule is {how.rule!r}, but a skill is given; allowed: fixed")
-        return config.derive("adapt.rule", "fixed", "a skill is given").derive(
-            "train.hold", -(-source.spec.horizon // repeat), "the skill rule"
-        )
     horizon = -(-source.spec.horizon // repeat)  # in actions, as the clock of a skill
     method, hold = METHODS[source.config.run.method], horizon
-    if how.rule == "regress":
+    if how.skill:
+        find_skill(source.space, how.skill)  # raises InputError now, not after the run is created
+        if how.rule != "fixed" and config.sources["adapt.rule"] == "you":
+            raise InputError(f"rule is {how.rule!r}, but a skill is given; allowed: fixed")
+        config = config.derive("adapt.rule", "fixed", "a skill is given")
+    elif how.rule == "regress":
         hold = 50
         if method.regress_skill is Method.regress_skill:
             raise InputError(f"rule is 'regress', but {method.name} has no features for it")

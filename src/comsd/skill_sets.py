@@ -76,9 +76,9 @@ def labels(space: SkillSpace, sweep: str, skills: Tensor) -> list[str]:
 
 def named_skills(space: SkillSpace) -> dict[str, Tensor]:
     """Those of all sweeps, and of a finite space all, (Z,) by name."""
-    sweeps = {"constant": space.grid(space.dim)} if isinstance(space, OneHot) else {}
+    every = {"constant": space.grid(space.dim)} if isinstance(space, OneHot) else None
     found: dict[str, Tensor] = {}
-    for sweep, skills in (sweeps or skill_sweeps(space)).items():
+    for sweep, skills in (every or skill_sweeps(space)).items():
         found |= dict(zip(labels(space, sweep, skills), skills, strict=True))
     return found
 

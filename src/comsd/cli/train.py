@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import comsd
 from comsd.adaptation import CONTROLLERS, CombineSettings, combined_steps, usual_agent
@@ -30,9 +30,6 @@ from comsd.options import (
 )
 from comsd.registry import ENVS, METHODS, TASKS
 from comsd.resolve import resolve, resolve_combine, resolve_finetune
-
-if TYPE_CHECKING:
-    pass
 
 # --- pretrain, config -----------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from comsd.types import Array, Mask, ObsSpec
 STATISTICS_STEPS = 1000  # random steps from which observation statistics are estimated
 CONSTANT = 1e-2  # entries that vary less are only centred
 LONGEST = 300  # characters of what it says
-OURS = Path(__file__).parents[1]  # this package
+PACKAGE = Path(__file__).parents[1]
 FOREIGN = (Exception, SystemExit)  # whatever the environment's code raises
 RESET, STEP = ("obs", "info"), ("obs", "reward", "terminated", "truncated", "info")
 
@@ -230,8 +230,9 @@ def one_line(error: BaseException) -> str:
     """What it says, and where others' code raised it."""
     said, kind = " ".join(str(error).split())[:LONGEST], type(error).__name__
     message = f"{kind}: {said}" if said else kind
-    last = Path((frames := traceback.extract_tb(error.__traceback__))[-1].filename)
-    return message if OURS in last.parents else f"{message} ({last.name}, line {frames[-1].lineno})"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    file = Path(last.filename)
+    return message if PACKAGE in file.parents else f"{message} ({file.name}, line {last.lineno})"
 
 
 def checked_result(call: str, wanted: Sequence[str], result: Any) -> Any:

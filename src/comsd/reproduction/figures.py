@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from comsd.evaluation import make_evaluator
 from comsd.reproduction.collect import FinishedRun
@@ -40,6 +42,18 @@ def from_zero(axes: Axes) -> None:
     axes.set_ylim(0, 1.08 * top if top > 0 else 1)
 
 
+def seed_curves(
+    runs: Sequence[Sequence[Mapping[str, str]]], metric: str
+) -> tuple[list[int], NDArray[np.float64]]:
+    """The steps at which all seeds were evaluated, and the metric there, (seeds, steps).
+
+    runs: the evaluations of each seed.
+    """
+    curves = [{int(row["step"]): float(row[metric]) for row in rows} for rows in runs]
+    steps = sorted(set.intersection(*map(set, curves)))
+    return steps, np.array([[curve[step] for step in steps] for curve in curves])
+
+
 def learning_curves(tasks: list[str], arms: list[str], runs: list[FinishedRun]) -> Figure:
     """Mean return over seeds at the steps that all seeds share, with its interval.
 
@@ -49,18 +63,16 @@ def learning_curves(tasks: list[str], arms: list[str], runs: list[FinishedRun]) 
     for axes, task in zip(grid, tasks, strict=True):
         for i, arm in enumerate(arms):
             rows = [r.rows for r in runs if (r.env, r.arm) == (task, arm)]
-            curves = [{int(row["step"]): float(row["return"]) for row in run} for run in rows]
-            if not curves:
+            if not rows:
                 continue
-            shared = sorted(set.intersection(*map(set, curves)))
-            values = np.array([[curve[step] for step in shared] for curve in curves])
+            steps, values = seed_curves(rows, "return")
             colour = "black" if arm in REFERENCES else f"C{i}"
-            axes.plot(shared, values.mean(0), color=colour, label=f"{arm} (n={len(curves)})")
+            axes.plot(steps, values.mean(0), color=colour, label=f"{arm} (n={len(values)})")
             alone = [float(run[-1].get("return_best_candidate", "nan")) for run in rows]
             if not np.isnan(alone).any():
                 axes.axhline(float(np.mean(alone)), color=colour, linestyle=":", linewidth=1)
-            if len(curves) >= ENOUGH:
-                axes.fill_between(shared, *interval(values), color=colour, alpha=0.15, linewidth=0)
+            if len(values) >= ENOUGH:
+                axes.fill_between(steps, *interval(values), color=colour, alpha=0.15, linewidth=0)
         axes.set_title(task, fontsize=10)
         from_zero(axes)
         draw_steps(axes)

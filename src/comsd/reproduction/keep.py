@@ -49,6 +49,6 @@ def keep_run(found: FinishedRun, to: Folder) -> None:
         (to / "analysis").make()
         (to / "analysis").write_sealed("analysis.json", {**found.analysis, "files": {}})
     record = read_record(run.folder)
-    if source := record["config"].get("adapt", {}).get("source"):
+    if source := record["config"].get("adapt", {}).get("source"):  # from its stage on
         record["config"]["adapt"]["source"] = "/".join(Path(source).parts[-3:])
     to.write_sealed(CONFIG, record)  # last: only now is it a run

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from comsd import checkpoint
-from comsd.errors import InputError
+from comsd.errors import InputError, RunError
 from comsd.files import ASIDE, Folder
 from comsd.training.logger import Table
 
@@ -140,7 +140,13 @@ def remove_empty(paths: list[Path]) -> None:
 
 
 def refuse_lost(run: Path, metrics: Table, checkpoint_every: int) -> None:
-    """Raise InputError rather than train anew over the tables of a run that had a checkpoint."""
-    rows = metrics.rows()
-    if rows and int(rows[-1]["step"]) > checkpoint_every:
+    """Raise InputError rather than train anew over the tables of a run that had a checkpoint.
+
+    The first is saved at the first step from `checkpoint_every` on, after that step's line of
+    metrics, so a second such line proves that there was one.
+    """
+    steps: list[float] = []
+    with suppress(RunError):  # a line torn by a crash: as if there were none
+        steps = [float(row["step"] or 0) for row in metrics.rows()]
+    if sum(step >= checkpoint_every for step in steps) > 1:
         raise InputError(f"run {run} has lost its checkpoints; another --run starts anew")

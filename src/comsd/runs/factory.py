@@ -85,7 +85,7 @@ def make_env(
     rng = action_rng(seed) if training and how.skill_noise else None
     affine = how.skill_map == "affine" and how.controller == "continuous"
     policy = source.load_policy(env)
-    if training:
+    if training:  # else on the CPU: a run may be evaluated on another machine
         policy.to(config.run.device)
     policy_fn_of = partial(make_policy_fn, policy)
     return SkillEnv(env, policy_fn_of, source.space, how.hold, discount, affine, rng)

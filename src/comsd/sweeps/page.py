@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from comsd.files import Folder, output_folder
-from comsd.reproduction.figures import panels
+from comsd.reproduction.figures import draw_steps, panels, seed_curves
 from comsd.reproduction.page import DPI, STATISTICS, STYLE
 from comsd.runs.run import Run
 from comsd.sweeps.ranking import Ranked, best_commands, rank_trials
@@ -134,15 +134,15 @@ def curves(sweep: Sweep, root: Path, ranked: list[Ranked]) -> Figure | None:
     """The metric during training, of the best trials; None if it was evaluated only once."""
     (figure, (axes,)), longest = panels(1, 1, 6, 3.6), 0
     for i, r in enumerate(ranked[:CURVES]):
-        places = [sweep.chain(r.trial, seed, r.rung)[-1] for seed in sweep.all_seeds]
-        runs = [Run(root / job.place).evaluations.rows() for job in places if job.finished(root)]
-        seeds = [{int(row["step"]): float(row[sweep.rank]) for row in rows} for rows in runs]
-        shared = sorted(set.intersection(*map(set, seeds)))
-        for curve in seeds if len(seeds) > 1 else []:
-            axes.plot(shared, [curve[x] for x in shared], color=f"C{i}", alpha=0.3, linewidth=0.8)
-        means = [np.mean([curve[x] for curve in seeds]) for x in shared]
-        axes.plot(shared, means, color=f"C{i}", label=f"{r.cell.row or 'base'} (n={len(seeds)})")
-        longest = max(longest, len(shared))
-    axes.set(xlabel="environment steps", ylabel=sweep.rank)
+        jobs = [sweep.chain(r.trial, seed, r.rung)[-1] for seed in sweep.all_seeds]
+        runs = [Run(root / job.place).evaluations.rows() for job in jobs if job.finished(root)]
+        steps, seeds = seed_curves(runs, sweep.rank)
+        if len(seeds) > 1:
+            axes.plot(steps, seeds.T, color=f"C{i}", alpha=0.3, linewidth=0.8)
+        label = f"{r.cell.row or 'base'} (n={len(seeds)})"
+        axes.plot(steps, seeds.mean(0), color=f"C{i}", label=label)
+        longest = max(longest, len(steps))
+    draw_steps(axes)
+    axes.set_ylabel(sweep.rank)
     axes.legend(frameon=False, fontsize=7)
     return figure if longest > 1 else None

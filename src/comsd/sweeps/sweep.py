@@ -271,6 +271,8 @@ def read_sweep(root: Path) -> tuple[Sweep, list[Trial]]:
         record = Folder(root).read_sealed(FILE, {"sweep", "trials"})
         given = record["sweep"]
         given["settings"] = tuple(read_swept(s) for s in given["settings"])
+        if "method" in given:  # of a sweep from before several could be compared
+            given["methods"] = [given.pop("method")]
         given["methods"] = tuple(given["methods"])
         trials = [tuple((str(name), value) for name, value in trial) for trial in record["trials"]]
         sweep = Sweep(**given)
