@@ -106,6 +106,19 @@ def test_the_commands_of_the_page_on_your_environment_run(
     assert Run("runs/cheetah").config.run.agent == "ppo"
 
 
+def test_the_commands_of_the_page_on_mazes_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "examples").symlink_to(DOCS.parent / "examples")
+    monkeypatch.chdir(tmp_path)
+    pretrain, *adapt = re.findall(r"^comsd .*$", (DOCS / "maze.md").read_text(), re.MULTILINE)
+    main(shlex.split(pretrain.replace("lite", "smoke"))[1:])
+    for line in adapt:
+        main(shortened(shlex.split(line)[1:]))
+    assert Run("runs/corner").config.run.stage == "combine"
+    assert Run("runs/scratch").finished
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_the_example_of_the_page_on_your_environment_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -84,6 +84,27 @@ def test_skills_are_used_for_its_reward_and_for_one_of_a_file(
         comsd.register_reward("none", lambda: 0)  # pyright: ignore[reportArgumentType]
 
 
+def test_skills_of_a_maze_of_ours_are_used_for_the_reward_of_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    comsd.pretrain("diayn", env="maze-tree", agent="ddpg", steps=600, run=run, **SMALL)
+    corner, few = f"--reward-file {EXAMPLES / 'corner.py'}", "--steps 300 --rollouts 2"
+    for how in ("finetune", "combine", "combine --controller discrete"):
+        command, *rest = how.split()
+        place = tmp_path / "-".join(how.split())
+        asked = " ".join([command, str(run), corner, few, *rest, f"--run {place}"])
+        assert call(asked, capsys)[0] == 0
+        assert Run(place).spec.horizon == 50
+    scratch = f"--scratch --task maze-tree {corner} {few} --preset smoke --run {tmp_path / 's'}"
+    assert call(f"finetune {scratch}", capsys)[0] == 0
+    code, _, said = call(f"finetune {run} --run {tmp_path / 'none'}", capsys)
+    assert (code, "which has no reward: give it one (--reward-file)" in said) == (2, True)
+    reward = REWARDS["corner"]
+    here, there = np.array([0, 0]), np.array([-6, -6.4])
+    assert (reward(there, here, here, {}), reward(here, here, there, {})) == (0, 1)
+
+
 def test_a_page_about_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     few = "--preset smoke --steps 600 --log-every 200 --evaluate-every 200"

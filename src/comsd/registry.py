@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from comsd.agents.sac import SAC, SACConfig
 from comsd.config import Config, Settings, Stage, choose
 from comsd.envs.base import Env
 from comsd.envs.foreign import FORMS, find_source, foreign_spec
-from comsd.envs.specs import ENVS, TASKS, EnvSpec, make_task  # noqa: F401
+from comsd.envs.specs import ENVS, TASKS, EnvSpec, make_task, rewarded  # noqa: F401
 from comsd.errors import InputError
 from comsd.methods.aps import APS
 from comsd.methods.base import Method
@@ -92,15 +91,10 @@ def env_spec(
     if name in ENVS:
         if stage == "pretrain":
             return ENVS[name]
-        if ENVS[name].tasks and settings.get("reward", "own") != "own":
-            usual = TASKS[ENVS[name].tasks[0]]
-            make, make_pixels = ENVS[name].make, ENVS[name].make_pixels
-            return dataclasses.replace(usual, name=name, make=make, make_pixels=make_pixels)
+        if settings.get("reward", "own") != "own":
+            return rewarded(ENVS[name])
         if not ENVS[name].tasks:
-            raise InputError(
-                f"env is {name!r}: mazes have no task to use skills for; a maze of yours can "
-                "(--env-file, docs/your-environment.md)"
-            )
+            raise InputError(f"env is {name!r}, which has no reward: give it one (--reward-file)")
     elif source := find_source(name):
         return foreign_spec(source, stage, settings)
     field, known = ("env", ENVS) if stage == "pretrain" else ("task", TASKS)

@@ -125,8 +125,9 @@ def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
         raise InputError(f"RUN is missing{hint}: {usage}")
     else:
         source, rest = comsd.load(rest[0]), rest[1:]
-        built_in = source.config.run.env in ENVS and reward == "own"
-        task = task or (None if built_in else source.config.run.env)
+        env = source.config.run.env
+        several = reward == "own" and env in ENVS and ENVS[env].tasks
+        task = task or (None if several else env)
     if task is None:
         raise InputError(f"--task is missing: {usage}; `comsd envs` lists the tasks")
     import_package(task)

@@ -5,6 +5,7 @@ Listing them is quick: MuJoCo is imported when the first robot is made.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -225,3 +226,17 @@ def task_spec(domain: str, task: str) -> EnvSpec:
 
 ENVS = {spec.name: spec for spec in (*map(maze_spec, maze.MAZES), *map(robot_spec, ROBOT_TASKS))}
 TASKS = {f"{robot}_{t}": task_spec(robot, t) for robot, tasks in ROBOT_TASKS.items() for t in tasks}
+
+
+def rewarded(spec: EnvSpec) -> EnvSpec:
+    """An environment of ours as a task, whose reward is a function of the user's."""
+    usual = TASKS[spec.tasks[0]] if spec.tasks else TASKS["walker_run"]
+    return dataclasses.replace(
+        usual,
+        name=spec.name,
+        families=("tasks", spec.name),
+        summary=f"{spec.name} with a reward of yours",
+        make=spec.make,
+        horizon=spec.horizon,
+        make_pixels=spec.make_pixels,
+    )
