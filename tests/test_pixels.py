@@ -422,6 +422,7 @@ def test_presets_of_images() -> None:
     assert paper.method.neighbour_weight == 1  # pyright: ignore
     assert paper.method.f_low == pytest.approx(1 / 3)  # pyright: ignore
     assert (paper.run.steps, lite.run.steps) == (2_000_000, 200_000)
+    assert (paper.agent.saturation_penalty, lite.agent.saturation_penalty) == (0, 0.01)  # pyright: ignore
     for preset in ("paper", "lite"):
         scratch = resolve_scratch("cheetah_run", preset, pixels=True)
         train = scratch.train

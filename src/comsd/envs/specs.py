@@ -156,7 +156,8 @@ PIXEL_AGENT: dict[str, Values] = {  # steps are the environment's, two per actio
     "paper": sourced(DRQV2, agent__lr=1e-4, train__batch_size=256, train__update_every=4),
     "lite": sourced(SMALL, pixels__size=48, pixels__render="fast", pixels__pad=2)
     | sourced(SMALL, pixels__channels=16, pixels__strides="2,2,1,1")
-    | sourced(SMALL, agent__lr=3e-4, train__batch_size=128, train__update_every=4),
+    | sourced(SMALL, agent__lr=3e-4, train__batch_size=128, train__update_every=4)
+    | sourced("measured: results/pixels, why a seed sticks", agent__saturation_penalty=0.01),
     "smoke": sourced(TESTS, pixels__size=24, pixels__render="fast", pixels__pad=1)
     | sourced(TESTS, pixels__channels=8, pixels__strides="2,1,1", pixels__features=16)
     | sourced(TESTS, agent__lr=3e-4, train__batch_size=16, train__update_every=8),
