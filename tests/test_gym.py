@@ -135,6 +135,33 @@ def test_where_the_state_is_unknown_new_episodes_begin_and_never_the_same_ones()
     assert seen[0] != seen[1] != seen[2]
 
 
+class Counting(gymnasium.Wrapper):
+    """A wrapper with a state of its own beside that of the environment."""
+
+    count = 0
+
+    def step(self, action: Any) -> Any:
+        self.count += 1
+        return self.env.step(action)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"count": self.count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.count = state["count"]
+
+
+def test_the_state_of_a_wrapper_is_saved_by_the_wrapper() -> None:
+    def made() -> GymEnv:
+        return GymEnv(lambda: Counting(Rail()), [0], 50, "'counted'")
+
+    env, copy = made(), made()
+    for _ in range(3):
+        env.step(np.zeros((1, env.action_dim), F))
+    assert copy.load_state_dict(env.state_dict()) is None  # exactly
+    assert [getattr(e.envs[0], "count", None) for e in (env, copy)] == [3, 3]
+
+
 def test_statistics_are_those_of_random_steps_and_always_the_same() -> None:
     spec, again = estimate_observations(rails(1)), estimate_observations(rails(1))
     np.testing.assert_array_equal(spec.mean, again.mean)
@@ -166,6 +193,7 @@ class Delegate(VectorEnv):
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         assert options is None
+        assert seed is None or isinstance(seed, int)  # as Gymnasium's signature says
         return self.inner.reset(seed=seed)
 
     def step(self, actions: Any) -> Any:

@@ -80,6 +80,16 @@ def test_episodes_differ_without_a_seed() -> None:
     assert np.array_equal(env.reset(seed=1)[0], first)
 
 
+@pytest.mark.parametrize("limit", [None, 3, 60])
+def test_a_time_limit_can_be_asked_for(limit: int | None) -> None:
+    env, steps = gymnasium.make("comsd/maze-tree-v0", max_episode_steps=limit), 0
+    env.reset(seed=0)
+    ended = False
+    while not ended:
+        ended, steps = env.step(env.action_space.sample())[3], steps + 1
+    assert steps == (limit or 50)
+
+
 @pytest.mark.parametrize("mode", ["vector_entry_point", "sync"])
 @pytest.mark.parametrize("name", ["hopper_hop", "maze-tree"])
 def test_batches_by_make_vec(name: str, mode: str) -> None:

@@ -275,6 +275,14 @@ def test_an_evaluation_names_the_checkpoint_it_could_read(run_copy: Path) -> Non
         assert comsd.evaluate(run_copy).step == int(older.name)
 
 
+def test_a_run_that_trains_on_can_be_evaluated_meanwhile(run_copy: Path) -> None:
+    run = Run(run_copy)
+    assert run.policy is not None
+    for place in checkpoint.found(run_copy / "checkpoints"):  # replaced by newer ones
+        shutil.rmtree(place)
+    assert run.evaluations.rows()
+
+
 def test_more_steps_are_noted_only_if_the_run_can_go_on(run_copy: Path) -> None:
     for place in checkpoint.found(run_copy / "checkpoints"):
         flip(place / "agent.safetensors")
@@ -442,6 +450,7 @@ def test_states_survive_the_round_trip(tmp_path: Path) -> None:
             "rng": rng.bit_generator.state,
             "list": [torch.arange(3), {"deep": np.array([1.5, 2.5])}],
             "none": None,
+            "counter": np.int64(3),
         },
     }
     checkpoint.save(tmp_path / "c", 7, state)
@@ -449,6 +458,7 @@ def test_states_survive_the_round_trip(tmp_path: Path) -> None:
     assert problems == []
     assert torch.equal(back["agent"]["w"], state["agent"]["w"])
     assert back["agent"]["half"].dtype == torch.float64
+    assert back["training"]["counter"] == 3
     assert back["training"]["list"][1]["deep"].tolist() == [1.5, 2.5]
     other = np.random.default_rng(6)
     other.bit_generator.state = back["training"]["rng"]

@@ -123,10 +123,11 @@ def test_the_source_of_an_adaptation_is_no_link(tmp_path: Path) -> None:
 def test_a_directory_with_something_of_the_users_is_never_taken(mine: str, tmp_path: Path) -> None:
     place = tmp_path / "place"
     (place / mine).parent.mkdir(parents=True)
-    (place / mine).write_text("years of work")
+    work = b"years of work \xff"  # which is no UTF-8
+    (place / mine).write_bytes(work)
     with pytest.raises(InputError, match=r"another --run|not a lock of comsd|cannot be created"):
         comsd.pretrain("comsd", run=place, **SMOKE)
-    assert (place / mine).read_text() == "years of work"
+    assert (place / mine).read_bytes() == work
     assert [p for p in place.rglob("*") if p.is_file()] == [place / mine]
 
 

@@ -112,6 +112,8 @@ def pack(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
             raise RunError(f"not saved: {path.lstrip('/')} holds NaN or infinity")
         tensors[path] = tensor
         return {"$tensor" if isinstance(tree, Tensor) else "$array": path}
+    if isinstance(tree, np.generic):
+        return tree.item()
     if isinstance(tree, Chunk):
         return {"$chunk": tree.name, "span": tree.span, "checksum": tree.checksum}
     return tree

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,8 +48,8 @@ class SingleEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
     metadata = {"render_modes": []}
 
     def __init__(self, name: str, render_mode: None = None) -> None:
-        self.make = SPECS[name].make
-        self.env = self.make(1, 0)
+        self.name = name
+        self.env = self.make(0)
         self.observation_space, self.action_space = spaces(self.env)
 
     def reset(
@@ -58,8 +59,13 @@ class SingleEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
         fresh = self._np_random is None
         super().reset(seed=seed)
         if seed is not None or fresh:
-            self.env = self.make(1, int(self.np_random.integers(2**31)) if seed is None else seed)
+            self.env = self.make(int(self.np_random.integers(2**31)) if seed is None else seed)
         return self.env.reset()[0].copy(), self.info()
+
+    def make(self, seed: int) -> Env:
+        env = SPECS[self.name].make(1, seed)
+        env.horizon = sys.maxsize  # the time limit is that of Gymnasium's wrapper
+        return env
 
     def step(self, action: NDArray[Any]) -> tuple[Array, float, bool, bool, dict[str, Any]]:
         step = self.env.step(np.clip(action, -1, 1, dtype=np.float32)[None])

@@ -156,16 +156,29 @@ def gym_source(name: str, rest: str) -> Source:
         spec = gymnasium.spec(env_id)
     except gymnasium.error.Error as error:
         raise UnknownEnvError(f"env is {name!r}: {str(error).strip()}") from None
-    if spec.entry_point is None:  # there is no single one
-        make = partial(gymnasium.make_vec, env_id)
-    else:
-        make = partial(gymnasium.make, env_id, max_episode_steps=-1, disable_env_checker=True)
     summary, vector = f"{env_id} of Gymnasium", spec.entry_point is None
+    make = gym_maker(env_id, vector)
     return Source(name, summary, make, spec.max_episode_steps, vector=vector)
 
 
+@cache  # the same function each time, or `observations` would not know its source again
+def gym_maker(env_id: str, vector: bool) -> Callable[..., Any]:
+    import gymnasium
+
+    if vector:  # there is no single one
+        return partial(gymnasium.make_vec, env_id)
+    return partial(gymnasium.make, env_id, max_episode_steps=-1, disable_env_checker=True)
+
+
+@cache
+def dmc_maker(task: str) -> Callable[..., Any]:
+    from comsd.envs.dmc import DMCEnv
+
+    return partial(DMCEnv, task)
+
+
 def dmc_source(name: str, rest: str) -> Source:
-    from comsd.envs.dmc import DMCEnv, task_names
+    from comsd.envs.dmc import task_names
 
     try:
         tasks = task_names()
@@ -174,7 +187,7 @@ def dmc_source(name: str, rest: str) -> Source:
             f"env is {name!r}, which needs the extra: pip install 'comsd[dmc]'"
         ) from None
     choose("env", name, dict.fromkeys(f"dmc:{task}" for task in tasks))
-    return Source(name, f"{rest} of dm_control", partial(DMCEnv, rest), 1000)
+    return Source(name, f"{rest} of dm_control", dmc_maker(rest), 1000)
 
 
 @cache

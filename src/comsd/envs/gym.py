@@ -20,7 +20,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from comsd.envs.base import Step, action_rng
-from comsd.envs.gym_state import find_plane, mujoco_pair, state_access
+from comsd.envs.gym_state import find_plane, mujoco_pair, peeled, state_access
 from comsd.errors import InputError, RunError
 from comsd.types import Array, Mask, ObsSpec
 
@@ -202,15 +202,16 @@ class GymEnv:
         if self.access is not None:
             rngs = [env.unwrapped.np_random.bit_generator.state for env in self.envs]
             state |= {"rng": rngs, "clock": self.clock, "obs": self.obs}
-            state["simulation"] = [self.access.save(env.unwrapped) for env in self.envs]
+            state["simulation"] = [self.access.save(peeled(env)) for env in self.envs]
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> Array | None:
         self.resumed = state["resumed"]
         if self.access is None or not state["exact"]:
             self.resumed += 1  # other initial states than after the times before
-            streams = np.random.SeedSequence([self.seeds[0], self.resumed])
-            self.seeds = streams.generate_state(self.num_envs).tolist()
+            stream = np.random.SeedSequence([self.seeds[0], self.resumed])
+            begin = int(stream.generate_state(1)[0] // 2)  # a seed has 31 bits
+            self.seeds = list(range(begin, begin + self.num_envs))
             self.begun[:] = False
             return self.reset()
         self.reset()
@@ -221,7 +222,7 @@ class GymEnv:
         assert self.access is not None
         saved = zip(self.envs, state["rng"], state["simulation"], strict=True)
         for env, rng, simulation in saved:
-            self.access.load(env.unwrapped, simulation)
+            self.access.load(peeled(env), simulation)
             env.unwrapped.np_random.bit_generator.state = rng
         self.clock, self.obs = state["clock"], state["obs"]
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import gymnasium
+import mujoco
 import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 
+STATE = mujoco.mjtState.mjSTATE_INTEGRATION.value
 STATELESS = (OrderEnforcing, PassiveEnvChecker)
 LAGGING = ("xpos", "xipos")  # read before a step: they are those of the last substep's beginning
 
 
 class StateAccess(Protocol):
-    """The state of an unwrapped environment beside `np_random`, as arrays and JSON values."""
+    """The state of a peeled environment beside `np_random`, as arrays and JSON values."""
 
     def save(self, env: Any) -> dict[str, Any]: ...
 
@@ -27,20 +29,14 @@ class StateAccess(Protocol):
 
 class MujocoState:
     def save(self, env: Any) -> dict[str, Any]:
-        import mujoco
-
-        everything = mujoco.mjtState.mjSTATE_INTEGRATION.value
-        state = np.empty(mujoco.mj_stateSize(env.model, everything))
-        mujoco.mj_getState(env.model, env.data, state, everything)
+        state = np.empty(mujoco.mj_stateSize(env.model, STATE))
+        mujoco.mj_getState(env.model, env.data, state, STATE)
         return {"state": state, **{name: getattr(env.data, name).copy() for name in LAGGING}}
 
     def load(self, env: Any, state: dict[str, Any]) -> None:
-        import mujoco
-
-        everything = mujoco.mjtState.mjSTATE_INTEGRATION.value
-        mujoco.mj_setState(env.model, env.data, state["state"], everything)
+        mujoco.mj_setState(env.model, env.data, state["state"], STATE)
         mujoco.mj_forward(env.model, env.data)
-        mujoco.mj_setState(env.model, env.data, state["state"], everything)  # the warm start
+        mujoco.mj_setState(env.model, env.data, state["state"], STATE)  # the warm start
         for name in LAGGING:
             getattr(env.data, name)[:] = state[name]
 
@@ -53,10 +49,16 @@ class OwnState:
         env.load_state_dict(state)
 
 
-def state_access(env: gymnasium.Env) -> StateAccess | None:
-    """None where nobody can say what the state is."""
+def peeled(env: gymnasium.Env) -> gymnasium.Env:
+    """Without the wrappers around it that have no state."""
     while isinstance(env, STATELESS):
         env = env.env
+    return env
+
+
+def state_access(env: gymnasium.Env) -> StateAccess | None:
+    """None where nobody can say what the state is."""
+    env = peeled(env)
     if hasattr(env, "state_dict") and hasattr(env, "load_state_dict"):
         return OwnState()
     return MujocoState() if type(env).__module__.startswith("gymnasium.envs.mujoco.") else None
@@ -64,8 +66,6 @@ def state_access(env: gymnasium.Env) -> StateAccess | None:
 
 def mujoco_pair(env: Any) -> tuple[Any, Any] | None:
     """Model and data of the simulation behind an unwrapped environment, dm_control's too."""
-    import mujoco
-
     holder = getattr(env, "physics", env)
     model, data = (getattr(holder, name, None) for name in ("model", "data"))
     model, data = getattr(model, "ptr", model), getattr(data, "ptr", data)

@@ -71,7 +71,7 @@ class VectorGymEnv(GymEnv):
         self.clock[where] = 0
         at_once = self.mode is AutoresetMode.SAME_STEP and self.ended[where].all()
         if first or self.mode is AutoresetMode.DISABLED or (where.all() and not at_once):
-            seed: Any = [int(s) for s in self.seeds] if first else None
+            seed = int(self.seeds[0]) if first else None  # environment i gets the seed + i
             masked = self.mode is AutoresetMode.DISABLED and not first
             options = {"reset_mask": where.copy()} if masked else None
             try:

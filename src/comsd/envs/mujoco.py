@@ -2,7 +2,7 @@
 
 A `Robot` defines observations, initial states and the rewards of its tasks; `RobotEnv` runs
 `num_envs` simulations of it. Every number equals dm_control's, to the bit (`tests/test_robots.py`).
-The models are in `models.py`.
+The models are in `models/`.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ class Robot(ABC):
         assert self.model.ntree == 1, "one robot, nothing else that moves"
         self.model.opt.disableflags |= NO_SEARCH
         self.torso: int = self.model.body("torso").id
+        self.unactuated = self.model.__copy__()
+        self.unactuated.opt.disableflags |= NO_ACTUATION
 
     @abstractmethod
     def start(self, data: mujoco.MjData, rng: np.random.RandomState) -> None:
@@ -97,9 +99,7 @@ class Robot(ABC):
 
     def forward_unactuated(self, data: mujoco.MjData) -> None:
         """mj_forward without actuation, as dm_control does before the first action."""
-        self.model.opt.disableflags |= NO_ACTUATION
-        mujoco.mj_forward(self.model, data)
-        self.model.opt.disableflags &= ~NO_ACTUATION
+        mujoco.mj_forward(self.unactuated, data)
 
     def reset(self, data: mujoco.MjData) -> None:
         mujoco.mj_resetData(self.model, data)

@@ -98,7 +98,7 @@ class PixelEnv:
 
 def robot_camera(env: RobotEnv, settings: PixelSettings) -> tuple[Camera, Frame]:
     """Images of the simulations as they are now."""
-    from comsd.envs.rendering import make_renderer  # loads OpenGL
+    from comsd.envs.rendering import make_renderer  # imports MuJoCo
 
     renderer = make_renderer(env.robot.name, settings.size, settings.render)
     return lambda _: renderer.render(env.simulations.state()), renderer.frame
@@ -139,7 +139,7 @@ def gym_camera(env: GymEnv, settings: PixelSettings) -> tuple[Camera, Frame]:
             "can be drawn; allowed: observations that are uint8 images (H, W), (C, H, W) or "
             "(H, W, C)"
         )
-    from comsd.envs.rendering import model_renderer  # loads OpenGL
+    from comsd.envs.rendering import model_renderer  # imports MuJoCo
 
     renderer = model_renderer(first[0][0], settings.size, settings.render)
     return lambda _: renderer.render_pairs(env.mujoco_pairs() or []), renderer.frame

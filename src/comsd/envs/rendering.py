@@ -182,9 +182,10 @@ class Renderer:
     def draw(self, model: mujoco.MjModel, state: Doubles) -> None:
         data, everything = self.data, mujoco.mjtCatBit.mjCAT_ALL.value
         mujoco.mj_setState(model, data, state, STATE)
-        mujoco.mj_kinematics(model, data)  # what is drawn depends on no more than these three
+        mujoco.mj_kinematics(model, data)  # what is drawn depends on no more than these four
         mujoco.mj_comPos(model, data)
         mujoco.mj_camlight(model, data)
+        mujoco.mj_tendon(model, data)
         mujoco.mjv_updateScene(model, data, self.option, None, self.camera, everything, self.scene)
         mujoco.mjr_render(self.viewport, self.scene, self.context)
         mujoco.mjr_readPixels(self.rows, None, self.viewport, self.context)

@@ -231,6 +231,10 @@ class SkillEvaluator(Evaluator):
         return values | self.held_out(trainer.policy, trainer.method, trainer.agent).values
 
     def measure(self, policy: Policy) -> Measured:
+        place = self.run.checkpoints / f"{self.run.used_step:012d}"
+        learned = None
+        if "method" in checkpoint.read_manifest(place)["state"]:  # or the policy alone was kept
+            learned = self.run.load_method(), self.run.load_agent()  # before the run drops it
         seen = self.observe(policy)
         measured = Measured({}, {})
         if seen.flags is not None:
@@ -240,9 +244,8 @@ class SkillEvaluator(Evaluator):
         for name, rollouts in seen.sweeps.items():
             values = sweep_metrics(name, seen.akd[name], mean_states(rollouts))
             measured |= Measured(values, {})
-        place = self.run.checkpoints / f"{self.run.used_step:012d}"
-        if "method" in checkpoint.read_manifest(place)["state"]:  # or the policy alone was kept
-            measured |= self.held_out(policy, self.run.load_method(), self.run.load_agent())
+        if learned is not None:
+            measured |= self.held_out(policy, *learned)
         return measured
 
     def baseline(self, policy: Policy | None) -> Values:

@@ -27,7 +27,7 @@ CONFIG_FILES = ("config.json", "config.json" + ASIDE)
 EVENTS = re.compile(r"events\.out\.tfevents\..*")  # of TensorBoard
 
 
-def try_lock(file: IO[str]) -> bool:
+def try_lock(file: IO[bytes]) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -35,10 +35,10 @@ def try_lock(file: IO[str]) -> bool:
     return True
 
 
-def take_lock(folder: Folder | Path) -> IO[str]:
+def take_lock(folder: Folder | Path) -> IO[bytes]:
     """One writer per directory; the lock ends with the file that is returned, or its process."""
     folder = folder if isinstance(folder, Folder) else Folder(folder)
-    file = folder.open(LOCK, "r+", os.O_RDWR | os.O_CREAT)
+    file = folder.open(LOCK, "rb+", os.O_RDWR | os.O_CREAT)
     said = file.read(100).strip()
     if said and not said.isdigit():
         raise InputError(f"{folder.path / LOCK} is not a lock of comsd")
@@ -46,14 +46,14 @@ def take_lock(folder: Folder | Path) -> IO[str]:
         if try_lock(file) and is_same(file, folder):
             file.seek(0)
             file.truncate()
-            file.write(str(os.getpid()))
+            file.write(str(os.getpid()).encode())
             file.flush()
             return file
         time.sleep(0.05)  # `is_locked` takes it for a moment
-    raise InputError(f"run {folder.path} is in use by process {said or '?'}")
+    raise InputError(f"run {folder.path} is in use by process {said.decode() or '?'}")
 
 
-def is_same(file: IO[str], folder: Folder) -> bool:
+def is_same(file: IO[bytes], folder: Folder) -> bool:
     """Is it still the lock of the directory, or was that removed with a creation that failed?"""
     found = folder.status(LOCK)
     return found is not None and os.path.samestat(found, os.fstat(file.fileno()))
@@ -62,7 +62,7 @@ def is_same(file: IO[str], folder: Folder) -> bool:
 def is_locked(folder: Folder) -> bool:
     if not folder.has(LOCK):
         return False
-    with folder.open(LOCK, "r", os.O_RDONLY) as file:
+    with folder.open(LOCK, "rb", os.O_RDONLY) as file:
         return not try_lock(file)
 
 

@@ -45,6 +45,7 @@ from comsd.training.trainer import Trainer, TrainingState
 CONFIG = "config.json"
 TABLES = ("metrics", "evaluations")
 USED = ["agent", "method", "rule", "run"]  # the branches of a checkpoint that are not for training
+SMALL = ("rule", "run")  # of these
 EXPLORER = "explore.html"
 M = TypeVar("M", bound=nn.Module)
 
@@ -99,6 +100,7 @@ class Run:
         self.tables = {n: Table(self.folder, f"{n}.csv", partial(self._seal, n)) for n in TABLES}
         self.metrics, self.evaluations = self.tables.values()
         self._used_step: int | None = None
+        self._small: dict[str, Any] = {}
         self._policy: Policy | None = None
 
     def __repr__(self) -> str:
@@ -211,13 +213,16 @@ class Run:
     def used_step(self) -> int:
         """The step of the newest whole checkpoint, from which everything is read."""
         if self._used_step is None:
-            self._used_step, _, problems = checkpoint.newest(self.checkpoints, USED)
+            self._used_step, state, problems = checkpoint.newest(self.checkpoints, USED)
+            self._small = {branch: state.get(branch, {}) for branch in SMALL}
             for problem in problems.values():
                 warnings.warn(f"{problem}; using the checkpoint before it", stacklevel=4)
         return self._used_step
 
     def _read(self, branch: str) -> Any:
         place = self.checkpoints / f"{self.used_step:012d}"
+        if branch in SMALL:  # kept: a run that is training drops its older checkpoints
+            return self._small[branch]
         return checkpoint.read(place, [branch]).get(branch, {})
 
     def _seal(self, table: str) -> Sealed | None:
