@@ -95,7 +95,7 @@ def expected(agent: DDPG, method: Method, batch: Batch) -> dict[str, list[Tensor
 
 
 @pytest.mark.parametrize("trained_by", ALL)
-@pytest.mark.parametrize("name", ["comsd", "diayn", "metra", "lsd", "task"])
+@pytest.mark.parametrize("name", ["comsd", "diayn", "metra", "task"])
 @pytest.mark.parametrize("n", [1, 3])
 def test_the_losses_that_train_the_encoder(name: str, trained_by: EncoderFrom, n: int) -> None:
     """Exactly theirs, so nothing from the actor's; `both` is the sum. One Adam step follows it."""

@@ -18,7 +18,6 @@ from comsd.nn import (
     Normalizer,
     RunningMoments,
     adam,
-    all_finite,
     load_optimizer,
     optimizer_state,
     optimizer_step,
@@ -140,9 +139,3 @@ def test_an_optimizer_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
 def test_an_optimizer_that_is_not_there_has_an_empty_state() -> None:
     assert optimizer_state(None) == {}
     load_optimizer(None, {})
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_all_finite_sees_every_tensor(value: float) -> None:
-    assert all_finite([torch.ones(3), torch.zeros(2)])
-    assert not all_finite([torch.ones(3), torch.tensor([0.0, value])])

@@ -26,7 +26,16 @@ from comsd.training.skill_selection import BestOfK, SkillSelector
 from conftest import make_space, method_cases, plain_obs
 from fake_env import Ends, FakeEnv, NextStepEnv, at_once, uneven
 
-AGENT = ("hidden", "lr", "discount", "noise", "encoder_from", "compile")
+AGENT = (
+    "hidden",
+    "lr",
+    "discount",
+    "noise",
+    "noise_start",
+    "noise_steps",
+    "encoder_from",
+    "compile",
+)
 
 
 class TanhEncoder(Encoder):
@@ -242,7 +251,7 @@ def test_weights_that_are_not_finite_stop_the_run_by_name(layer: str) -> None:
     actor: Any = trainer.agent.get_submodule(f"actor.{layer}")
     with torch.no_grad():
         actor.weight[0] = float("nan")
-    with pytest.raises(RunError, match=rf"actor\.{layer}\.weight.* NaN"):
+    with pytest.raises(RunError, match=rf"NaN or infinity in actor\.{layer}\.weight"):
         train(trainer, 400)
 
 
@@ -252,7 +261,7 @@ def test_metrics_that_are_not_finite_stop_the_run_by_name() -> None:
     critic: Any = trainer.agent.get_submodule("critic.q1.out")
     with torch.no_grad():
         critic.weight[0] = float("nan")
-    with pytest.raises(RunError, match="ddpg/q and ddpg/squared_error hold NaN"):
+    with pytest.raises(RunError, match="NaN or infinity in ddpg/q, ddpg/squared_error"):
         trainer.train_step()
 
 
@@ -314,6 +323,24 @@ def test_episodes_that_begin_in_the_next_step_go_on_from_a_checkpoint(tmp_path: 
 def test_an_encoder_goes_on_from_a_checkpoint(precision: str, sac: bool, tmp_path: Path) -> None:
     options = {"name": "metra", "encoder": True, "precision": precision, "ends": uneven}
     check_continues(tmp_path, (31,), 60, sac=sac, **options)
+
+
+def test_exploration_noise_goes_on_from_a_checkpoint() -> None:
+    """From the moment it is loaded, as an evaluation that was put off comes first."""
+    trainer, again = (make(noise_start=1.0, noise_steps=100) for _ in range(2))
+    train(trainer, 40)
+    again.load_state_dict(trainer.state_dict())
+    assert again.agent.noise.std == trainer.agent.noise.std == pytest.approx(0.68)  # pyright: ignore
+
+
+def test_a_checkpoint_of_another_kind_of_device_is_loaded() -> None:
+    """Its generator has a state of another size: CUDA's has 16 bytes."""
+    trainer, again = make(), make()
+    train(trainer, 40)
+    state = trainer.state_dict()
+    state["training"]["noise"] = state["training"]["noise"][:16]
+    again.load_state_dict(state)
+    train(again, 60)
 
 
 def test_a_selector_goes_on_from_a_checkpoint(tmp_path: Path) -> None:

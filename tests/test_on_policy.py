@@ -122,8 +122,8 @@ def test_the_representation_takes_as_many_steps_as_the_agent() -> None:
 @pytest.mark.parametrize(
     ("part", "sentence"),
     [
-        ("agent.value.out", "the weights of the policy or its value hold NaN"),
-        ("method.classifier.out", "the representation of diayn holds NaN"),
+        ("agent.value.out", "NaN or infinity in .*value.out.weight"),
+        ("method.classifier.out", "NaN or infinity in .*classifier.out.weight"),
     ],
 )
 def test_weights_that_are_not_finite_stop_the_run(part: str, sentence: str) -> None:
@@ -146,7 +146,7 @@ def test_rewards_that_are_not_finite_stop_the_run(monkeypatch: pytest.MonkeyPatc
     trainer = make()
     rewards = torch.full((HORIZON * ENVS,), float("inf"))
     monkeypatch.setattr(trainer.method, "reward", lambda *_: (rewards, {}))
-    with pytest.raises(RunError, match="the reward of diayn holds NaN or infinity"):
+    with pytest.raises(RunError, match="NaN or infinity in the reward of diayn"):
         trainer.train_step()
 
 

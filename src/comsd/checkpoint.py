@@ -101,9 +101,7 @@ def read_tensors(folder: Folder, name: str, expected: Any) -> dict[str, Tensor]:
 def pack(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     """The tree with tensors and arrays replaced by references to `tensors`."""
     if isinstance(tree, dict):
-        packed = {str(key): pack(value, f"{path}/{key}", tensors) for key, value in tree.items()}
-        numbered = bool(tree) and all(isinstance(key, int) for key in tree)
-        return {"$numbered": packed} if numbered else packed  # the state of torch's optimisers
+        return {str(key): pack(value, f"{path}/{key}", tensors) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
         return [pack(value, f"{path}/{i}", tensors) for i, value in enumerate(tree)]
     if isinstance(tree, (Tensor, np.ndarray)):
@@ -140,8 +138,6 @@ def unpack(tree: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(tree, dict):
         if "$chunk" in tree:
             return Chunk(tree["$chunk"], tree["span"], None, tree["checksum"])
-        if "$numbered" in tree:
-            return {int(key): unpack(value, tensors) for key, value in tree["$numbered"].items()}
         if "$tensor" in tree:
             return tensors[tree["$tensor"]]
         if "$array" in tree:

@@ -163,7 +163,3 @@ def load_optimizer(optimizer: torch.optim.Optimizer | None, state: Mapping[str, 
         groups = optimizer.state_dict()["param_groups"]
         moments = {int(index): value for index, value in state.items()}
         optimizer.load_state_dict({"state": moments, "param_groups": groups})
-
-
-def all_finite(tensors: Iterable[Tensor]) -> bool:
-    return all(bool(torch.isfinite(t).all()) for t in tensors)

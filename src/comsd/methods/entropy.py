@@ -26,8 +26,8 @@ def knn_distances(source: Tensor, target: Tensor, k: int, *, ordered: bool = Tru
     """
     if len(target) < k:
         raise InputError(f"k is too large: {k} neighbours wanted among {len(target)} states")
-    few_dims = source.device.type == "cpu" and source.shape[1] <= FEW_DIMS
-    if few_dims and len(target) >= TREE_ROWS:
+    few_dims = source.shape[1] <= FEW_DIMS
+    if few_dims and source.device.type == "cpu" and len(target) >= TREE_ROWS:
         from scipy.spatial import KDTree  # loads slowly; only large batches of few dimensions
 
         # A balanced tree recurses without end where denormals are flushed and values repeat.

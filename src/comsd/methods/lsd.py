@@ -77,7 +77,8 @@ class LSD(Method):
 
     def embed(self, batch: Batch) -> LSDFeatures:
         vectors = self.phi.singular_vectors()
-        steps = latent_steps(lambda obs: self.phi(self.units(obs), vectors), batch)
+        # Detached: an encoder of images could make every step long, and Eq. 1 would bound nothing.
+        steps = latent_steps(lambda obs: self.phi(self.units(obs.detach()), vectors), batch)
         return LSDFeatures(steps, vectors)
 
     def loss(self, batch: Batch, features: LSDFeatures) -> tuple[Tensor, Metrics]:

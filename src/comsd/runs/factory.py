@@ -145,7 +145,7 @@ def sized_networks(
     meta = torch.device("meta")
     try:
         agent = make_agent(config, source, env, meta)
-        return agent, make_method(config, agent.encoder.spec, meta)
+        return agent, make_method(config, env.obs_spec, meta)
     except (RuntimeError, NotImplementedError, TypeError, ValueError):
         return None
 

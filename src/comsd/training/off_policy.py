@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,14 +15,13 @@ from comsd.agents.base import OffPolicyAgent, make_policy_fn
 from comsd.config import Config, setting
 from comsd.encoders import PixelSettings
 from comsd.envs.base import Env
-from comsd.errors import RunError
 from comsd.frame_replay import FrameLayout
 from comsd.methods.base import Method
 from comsd.methods.statistics import chance, retrieval
 from comsd.replay import Layout, Replay
 from comsd.skills import SkillSpace
 from comsd.training.skill_selection import SampleSkill, SkillSelector
-from comsd.training.trainer import Trainer, TrainSettings
+from comsd.training.trainer import Trainer, TrainSettings, raise_if_not_finite
 from comsd.types import Array, Batch, Metrics
 
 CHECK_EVERY = 64  # updates between checks of all weights
@@ -53,12 +51,6 @@ class OffPolicySettings(TrainSettings):
     representation_every: int = setting(
         1, "updates of the agent per step of the representation", CODE, low=1
     )
-
-
-def raise_if_not_finite(tensors: Mapping[str, Tensor]) -> None:
-    broken = [name for name, t in tensors.items() if not bool(torch.isfinite(t).all())]
-    if broken:
-        raise RunError(f"{' and '.join(broken)} hold NaN or infinity")
 
 
 class OffPolicyTrainer(Trainer):
@@ -144,15 +136,16 @@ class OffPolicyTrainer(Trainer):
             for _ in range(self.steps // every - before // every):
                 metrics = self.update(self.sample("replay"))
                 self.updates += 1
+        self.agent.set_step(self.steps)  # evaluations come next
         return metrics
 
-    def sample(self, rng: str) -> Batch:
+    def sample(self, stream: str) -> Batch:
         s, discount = self.settings, self.agent.config.discount
         return self.replay.sample(
             s.batch_size,
             s.n_step,
             discount,
-            self.rngs[rng],
+            self.rngs[stream],
             one_skill=s.one_skill,
             one_step="one_step_obs" in self.method.reads,
         )
@@ -213,7 +206,9 @@ class OffPolicyTrainer(Trainer):
         self.replay.load_state_dict(state["replay"])
         self.selector.load_state_dict(state["rule"])
         training = state["training"]
-        self.noise.set_state(training["noise"])
+        if len(training["noise"]) == len(self.noise.get_state()):  # else another kind of device
+            self.noise.set_state(training["noise"])
+        self.agent.set_step(self.steps)
         self.updates, self.clock = training["updates"], training["clock"]
         self.obs, self.skill = training["obs"], training["skill"]
         self.policy_fn = make_policy_fn(self.policy, self.skill, self.rngs["action"])

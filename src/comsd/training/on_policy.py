@@ -15,8 +15,7 @@ from comsd.config import setting
 from comsd.envs.base import Env
 from comsd.errors import RunError
 from comsd.methods.base import Method
-from comsd.nn import all_finite
-from comsd.training.trainer import Trainer, TrainSettings
+from comsd.training.trainer import Trainer, TrainSettings, raise_if_not_finite
 from comsd.types import Batch, Metrics
 
 
@@ -91,11 +90,9 @@ class OnPolicyTrainer(Trainer):
         batch, terminated, ended = self.collect()  # (T * N) transitions
         metrics = self.fit_representation(batch)
         reward, parts, _ = self.method.intrinsic_reward(batch)
-        if not all_finite([reward]):
-            raise RunError(f"the reward of {self.method.name} holds NaN or infinity")
+        raise_if_not_finite({f"the reward of {self.method.name}": reward})
         metrics |= parts | self.agent.update(batch, reward, terminated, ended, self.rngs["order"])
-        if not all_finite(self.agent.parameters()):
-            raise RunError("the weights of the policy or its value hold NaN or infinity")
+        raise_if_not_finite(self.agent.state_dict())
         self.steps += len(reward) * self.env.repeat
         return metrics
 
@@ -110,6 +107,5 @@ class OnPolicyTrainer(Trainer):
             # One tensor for both, as in the batch: methods save a forward pass by it.
             minibatch = minibatch._replace(one_step_obs=minibatch.next_obs)
             _, metrics = self.method.representation_step(minibatch, self.optimizer)
-        if not all_finite(self.method.parameters()):
-            raise RunError(f"the representation of {self.method.name} holds NaN or infinity")
+        raise_if_not_finite(self.method.state_dict())
         return metrics

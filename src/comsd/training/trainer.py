@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,6 +112,12 @@ class Trainer(ABC):
         if fresh is not None:
             self.restarts = [*self.restarts, self.steps]
         return fresh
+
+
+def raise_if_not_finite(tensors: Mapping[str, Tensor]) -> None:
+    broken = [name for name, t in tensors.items() if not bool(torch.isfinite(t).all())]
+    if broken:
+        raise RunError(f"NaN or infinity in {', '.join(broken)}")
 
 
 # --- the loop -------------------------------------------------------------------------------------
