@@ -75,7 +75,7 @@ class Explorer {
   private open(): void {
     const exported = this.run.names.length;
     const seen = readAddress(location.hash, this.run.space.dim, exported, this.starts);
-    this.players = [];
+    this.keep(0);
     this.selected = 0;
     if (seen) {
       find<HTMLSelectElement>("start").value = String(seen.start);
@@ -107,11 +107,17 @@ class Explorer {
     return player;
   }
 
+  /** The first players; the others go, and whoever is held is let go. */
+  private keep(count: number): void {
+    this.hold = null;
+    for (const player of this.players.splice(count)) player.simulation.close();
+  }
+
   private setCount(count: number): void {
     count = Math.max(1, Math.min(MOST, count));
     const fresh = this.spread(MOST).filter((s) => !this.players.some((p) => p.exported === s));
     while (this.players.length < count) this.add().play(fresh.pop() ?? 0);
-    this.players.length = count;
+    this.keep(count);
     this.selected = Math.min(this.selected, count - 1);
     this.arranged();
   }
@@ -502,6 +508,7 @@ async function begin(): Promise<void> {
     check = new MazeSimulation(world, () => 0.5);
   }
   const test = selfTest(run, policy, check);
+  check.close();
   const explorer = new Explorer(run, policy, test, view, simulation);
   find("message").textContent = "";
   Object.assign(window, { explorer }); // for the console, and for tests

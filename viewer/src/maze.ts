@@ -15,6 +15,8 @@ export class MazeSimulation implements Simulation {
     public random: () => number = Math.random,
   ) {}
 
+  close(): void {}
+
   reset(start: number): void {
     const [x, y] = row(this.spec.starts.position, start);
     this.position = [x, y];

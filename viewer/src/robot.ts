@@ -75,6 +75,10 @@ export class RobotSimulation implements Simulation {
     this.size = world.spec.recipe.reduce((n, part) => n + part.index.length, 0);
   }
 
+  close(): void {
+    this.data.delete();
+  }
+
   reset(start: number): void {
     const { mj, model, spec } = this.world;
     mj.mj_resetData(model, this.data);

@@ -18,4 +18,6 @@ export interface Simulation {
   place(): Point;
   /** For some time, a force on the agent in units of its weight, by default on its root. */
   push(force: Point, body?: number): void;
+  /** Free the memory outside JavaScript, which is not collected. */
+  close(): void;
 }
