@@ -2,7 +2,8 @@
 
 Called as sbatch, squeue, scancel or sacct (links to this file). FAKE_SLURM is the folder of the
 queue; FAKE_CPUS how many array elements run at a time. A file `preempt`, `node_fail` or `timeout`
-in the folder makes that happen to every running job, once.
+in the folder makes that happen to every running job, once; as long as there is one `refuse`, sbatch
+fails.
 """
 
 from __future__ import annotations
@@ -95,6 +96,9 @@ def sbatch(argv: list[str], jobs: dict[str, dict]) -> int:
         return 1
     if "--test-only" in options:
         return 0
+    if (FOLDER / "refuse").exists():
+        print("sbatch: error: Job violates accounting/QOS policy", file=sys.stderr)
+        return 1
     assert options["--signal"] == "B:TERM@120"
     assert "--no-requeue" in options
     match = re.fullmatch(r"0-(\d+)", options["--array"])

@@ -10,6 +10,8 @@ import socket
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,6 +20,8 @@ from comsd.jobs.executor import Ended, Resources, Status, last_line, read_status
 from comsd.jobs.executors import make_executor
 from comsd.jobs.job import Job
 from comsd.jobs.local import LocalExecutor, available_cores
+from comsd.jobs.ray_executor import RayExecutor
+from comsd.jobs.ray_worker import Board, Order, run_job
 from comsd.jobs.scheduler import Scheduler, driver_lock, execute, raise_failures
 from comsd.runs.creation import take_lock
 from comsd.runs.run import Run
@@ -44,8 +48,8 @@ def test_what_cannot_work_fails_once_and_the_rest_goes_on(tmp_path: Path) -> Non
     failed = execute(jobs, tmp_path, script, silent)
     assert list(failed) == ["a", "b", "e", "d"]
     assert failed["e"] == "b failed"
-    with pytest.raises(RunError, match=r"4 of 5 failed, the first a: said by a; logs: .*logs"):
-        raise_failures(failed, tmp_path, len(jobs))
+    with pytest.raises(RunError, match=r"4 failed, the first a: said by a; logs: .*logs"):
+        raise_failures(failed, tmp_path)
     assert sorted(script.started) == ["a", "c", "d", "d", "d"]
 
 
@@ -59,6 +63,36 @@ def test_a_lost_node_is_no_attempt(tmp_path: Path) -> None:
 def test_what_loses_every_node_ends(tmp_path: Path) -> None:
     failed = execute(scripted(("a", None)), tmp_path, Script({"a": [None] * 50}), silent)
     assert list(failed) == ["a"]
+
+
+class Unreadable(Scripted):
+    """Looking at it fails as told, then no more."""
+
+    ERRORS: ClassVar[list[Exception]] = []
+
+    def finished(self, root: Path) -> bool:
+        if self.ERRORS:
+            raise self.ERRORS.pop(0)
+        return Scripted.finished(self, root)
+
+
+@pytest.mark.parametrize(
+    ("error", "failed"),
+    [
+        (RunError("config.json is damaged"), {"a": "config.json is damaged"}),
+        (OSError(116, "Stale file handle"), {}),
+    ],
+)
+def test_a_run_that_cannot_be_read_stops_no_other(
+    error: Exception, failed: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("comsd.jobs.scheduler.LOOK_AGAIN", 0.0)
+    Unreadable.ERRORS[:] = [error, error]  # in making the plan, and when it would start
+    who = ("pretrain", "walker", "comsd", "comsd", 1, "smoke")
+    script = Script({})
+    jobs = [Unreadable("a", *who), *scripted(("b", None), ("c", None))]
+    assert execute(jobs, tmp_path, script, silent) == failed
+    assert {"b", "c"} <= {*script.started}
 
 
 def test_the_longest_way_to_the_end_starts_first(tmp_path: Path) -> None:
@@ -184,8 +218,8 @@ def test_links_in_the_directory_of_a_plan_are_not_followed(tmp_path: Path) -> No
     mine.mkdir()
     (root / "pretrain" / "run").symlink_to(mine)
     executor = LocalExecutor(Resources(jobs=1))
-    with pytest.raises(InputError, match="run is a link"):
-        execute([maze_job("pretrain/run")], root, executor, silent)
+    failed = execute([maze_job("pretrain/run")], root, executor, silent)
+    assert "run is a link" in failed["pretrain/run"]
     (mine / "thesis.tex").write_text("years of work")
     maze_job("other").log(root).symlink_to(mine / "thesis.tex")
     assert last_line(maze_job("other").log(root)) == ""
@@ -251,3 +285,56 @@ def test_bad_places_are_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         port = server.getsockname()[1]
         with pytest.raises(InputError, match="the cluster's token is missing: set RAY_AUTH_TOKEN"):
             make_executor("ray", address=f"127.0.0.1:{port}")
+
+
+# --- Ray, without Ray -----------------------------------------------------------------------------
+
+
+def ray_executor(root: Path) -> tuple[Any, Board]:
+    """One whose cluster has lost the node of its only job, and whose store does not answer."""
+
+    def pull(*_: object) -> None:
+        raise ConnectionError("slow down")
+
+    def get(reference: Any) -> Any:
+        if reference == "job":
+            raise TimeoutError
+        return reference
+
+    board = Board(str(root))
+    names = ("forget", "statuses", "stop")
+    remote = {n: SimpleNamespace(remote=getattr(board, n)) for n in names}
+    executor: Any = RayExecutor.__new__(RayExecutor)
+    errors = SimpleNamespace(
+        OutOfMemoryError=KeyError, RayTaskError=KeyError, RayError=TimeoutError
+    )
+    done = SimpleNamespace(cancel=lambda _: None, shutdown=lambda: None, wait=lambda *_, **__: None)
+    executor.ray = SimpleNamespace(exceptions=errors, get=get, **vars(done))
+    executor.board, executor.store = SimpleNamespace(**remote), SimpleNamespace(pull=pull)
+    executor.root, executor.running = root, {"job": maze_job("run")}
+    return executor, board
+
+
+def test_a_store_that_does_not_answer_ends_no_plan(tmp_path: Path) -> None:
+    executor, board = ray_executor(tmp_path)
+    board.beat("run", Status("node1", 5))
+    ended = executor.ended("job")
+    assert (ended.code, ended.note) == (None, "could not be fetched from its store: slow down")
+    executor.running = {"job": maze_job("run")}  # waits for another node
+    assert executor.status()["run"].host == "waiting"
+    executor.stop()
+    assert not executor.running
+
+
+def test_a_node_keeps_nothing_of_a_job_that_cannot_be_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ConnectionError("slow down")
+
+    monkeypatch.setattr("comsd.jobs.ray_worker.import_module", lambda _: SimpleNamespace(get=fail))
+    monkeypatch.setenv("COMSD_NODE_DIR", str(tmp_path))
+    board = SimpleNamespace(hand_out=SimpleNamespace(remote=fail))
+    with pytest.raises(ConnectionError):
+        run_job(Order(maze_job("run"), "nowhere", "", "objects", [], [], {}), board)
+    assert not list(tmp_path.iterdir())

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from comsd.cli import main
-from comsd.errors import InputError
+from comsd.errors import InputError, RunError
 from comsd.jobs import slurm_executor
 from comsd.jobs.executor import Ended, Resources
 from comsd.jobs.job import Job
@@ -93,6 +93,27 @@ def test_jobs_in_the_queue_outlive_their_driver(slurm: Path, tmp_path: Path) -> 
     first.poll()  # and the driver dies
     assert not execute([job], tmp_path, SlurmExecutor(Resources(), ""), lambda _: None)
     assert len(states(slurm)) == 1  # nothing was submitted twice
+
+
+def test_what_slurm_refuses_for_a_while_is_submitted_later(slurm: Path, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    executor = SlurmExecutor(Resources(), "")
+    (slurm / "refuse").touch()
+    executor.start(maze_job(1, 10**7), tmp_path)
+    with pytest.raises(RunError, match="Job violates"):  # nothing of ours is there
+        executor.poll()
+    (slurm / "refuse").unlink()
+    executor.poll()
+    (slurm / "refuse").touch()
+    executor.start(maze_job(2, 10**7), tmp_path)
+    assert not executor.poll()
+    assert not executor.poll()
+    assert len(list((tmp_path / "slurm").glob("*/array.sh"))) == 2  # written once each
+    assert (states(slurm), [*executor.status()]) == ({"101_0": "RUNNING"}, ["run-2", "run-1"])
+    (slurm / "refuse").unlink()
+    executor.poll()
+    assert states(slurm) == {"101_0": "RUNNING", "102_0": "RUNNING"}
+    executor.stop()
 
 
 def test_cancelling_saves(slurm: Path, tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from comsd import checkpoint
-from comsd.errors import RunError
+from comsd.errors import InputError, RunError
 from comsd.files import Folder
 from comsd.runs.run import Run
 
+UNREADABLE = (RunError, InputError, OSError)  # what looking at a run may raise
 UNSEALED = {"step", "metrics", "skills", "spin_unit", "files"}  # of analyses without a checksum
 
 
@@ -66,7 +67,7 @@ class Job:
 
     def finished(self, root: Path) -> bool:
         if self.stage == "analyse":
-            return read_analysis((root / self.place).parent) is not None
+            return read_analysis((root / self.place).parent, usual=True) is not None
         run = self.run(root)
         if run is None or self.steps is None or run.config.run.steps == self.steps:
             return run is not None and run.finished
@@ -86,13 +87,17 @@ class Job:
         return root / "logs" / f"{self.place.replace('/', '-')}.log"
 
 
-def read_analysis(path: Path) -> dict[str, Any] | None:
-    """The result of `comsd analyse` for a run: of its last step, from several starts."""
+def read_analysis(path: Path, *, usual: bool = False) -> dict[str, Any] | None:
+    """The result of `comsd analyse` for a run: of its last step, from several starts.
+
+    usual: and from as many as the run's settings say, not those of a quick look.
+    """
     try:
         analysis = (Folder(path) / "analysis").read_sealed("analysis.json", UNSEALED)
         numbers = {str(k): float(x) for k, x in analysis["metrics"].items()}
         last = analysis["step"] >= Run(path).config.run.steps
         once = analysis["starts"] < 2  # per skill: that is no measurement
+        other = usual and not analysis.get("usual", True)
     except (OSError, RunError, LookupError, TypeError, ValueError, AttributeError):
         return None  # there is none, or it is damaged: it can be made again
-    return {**analysis, "metrics": numbers} if last and not once else None
+    return {**analysis, "metrics": numbers} if last and not once and not other else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -108,9 +109,16 @@ class RayExecutor:
                 code, note = 1, f"failed on its node: {error.cause}"
         except errors.RayError:
             pass
+        self.board.forget.remote(job.place)
+        try:
+            self.pull(job)
+        except Exception as error:  # of whatever store: the job looks for its run there again
+            code, note = None, f"could not be fetched from its store: {error}"
+        return Ended(job.place, code, note)
+
+    def pull(self, job: Job) -> None:
         if self.store is not None:
             self.store.pull(job.place, self.root / job.place)
-        return Ended(job.place, code, note)
 
     def status(self) -> dict[str, Status]:
         if self.board is None:
@@ -129,9 +137,9 @@ class RayExecutor:
                     self.ray.cancel(reference)
             waited = list(self.running)
             self.ray.wait(waited, num_returns=len(waited), timeout=STOPPING)
-            if self.store is not None:
-                for job in self.running.values():
-                    self.store.pull(job.place, self.root / job.place)
+            for job in self.running.values():
+                with suppress(Exception):  # it is in the store, and fetched by the next call
+                    self.pull(job)
             self.running.clear()
         self.ray.shutdown()
 

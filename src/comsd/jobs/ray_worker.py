@@ -55,6 +55,10 @@ class Board:
     def statuses(self) -> dict[str, Status]:
         return self.reports
 
+    def forget(self, place: str) -> None:
+        """A job that has ended, on whichever node, and may wait for another."""
+        self.reports.pop(place, None)
+
     def stop(self) -> None:
         self.stopping = True
 
@@ -149,17 +153,18 @@ def run_job(order: Order, board: Any) -> int:
     carrier = None
     if order.carry != "auto" or not sees(order):
         carrier = Carrier(order, board, get)
-        carrier.fetch()
     root = carrier.root if carrier else Path(order.root)
-    with file_options(order) as options:
-        try:
+    try:
+        if carrier is not None:
+            carrier.fetch()
+        with file_options(order) as options:
             code = supervise(order, root, options, board, carrier, get)
-            if carrier is not None:
-                carrier.send(end=True)
-            return code
-        finally:
-            if carrier is not None:
-                carrier.remove()
+        if carrier is not None:
+            carrier.send(end=True)
+        return code
+    finally:
+        if carrier is not None:
+            carrier.remove()
 
 
 def supervise(

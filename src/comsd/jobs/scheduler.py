@@ -14,7 +14,7 @@ from pathlib import Path
 from comsd.errors import InputError, Interrupted, RunError
 from comsd.files import Folder
 from comsd.jobs.executor import Ended, Executor, last_line
-from comsd.jobs.job import Job
+from comsd.jobs.job import UNREADABLE, Job
 from comsd.training.signals import graceful_stop
 
 ATTEMPTS = 3  # of a job that comes no further
@@ -74,7 +74,11 @@ class Scheduler:
             following: list[Job] = []
             for job in new:
                 self.finished.discard(job.place)  # a run that is trained on
-                if job.finished(self.root):
+                try:
+                    finished = job.finished(self.root)
+                except UNREADABLE:  # looked at again when it would start
+                    finished = False
+                if finished:
                     self.finished.add(job.place)
                     following += self.more(job, True)
                 elif job.needs is None or job.needs in self.finished:
@@ -118,12 +122,15 @@ class Scheduler:
                 self.make_ready_first(job)
         while self.ready and len(self.running) < self.executor.slots:
             _, _, job = heapq.heappop(self.ready)
-            if job.in_use(self.root):
+            if (seen := self.look(job)) is None:
+                continue
+            used, finished, reached = seen
+            if used:
                 self.busy.append(job)
-            elif job.finished(self.root):  # by another process
+            elif finished:  # by another process
                 self.finish(job)
             else:
-                self.before[job.place] = job.reached(self.root)
+                self.before[job.place] = reached
                 self.running[job.place] = job
                 try:
                     self.executor.start(job, self.root)
@@ -134,23 +141,44 @@ class Scheduler:
     def handle_end(self, ended: Ended) -> None:
         place, code, note = ended
         job, how = self.running.pop(place), note or f"ended with exit code {code}"
-        if job.finished(self.root):
+        if (seen := self.look(job)) is None:
+            return
+        used, finished, reached = seen
+        if finished:
             self.finish(job)
             return
-        if job.in_use(self.root):  # another process was faster, or is still saving
+        if used:  # another process was faster, or is still saving
             self.busy.append(job)
             self.report(f"{place} {how}; it is continued once nobody writes to it")
             return
-        if job.reached(self.root) > self.before[place]:
+        if reached > self.before[place]:
             self.tries[place] = self.losses[place] = 0
         count, most = (self.losses, LOSSES) if code is None else (self.tries, ATTEMPTS)
         count[place] += 1
         if code == INPUT_ERROR or count[place] >= most:
-            self.fail(job, note or last_line(job.log(self.root)) or how)
-            self.report(f"failed: {place}: {self.failed[place]} (log: {job.log(self.root)})")
+            self.give_up(job, note or last_line(job.log(self.root)) or how)
         else:
             self.report(f"{place} {how}; it is continued")
             self.make_ready_first(job)
+
+    def look(self, job: Job) -> tuple[bool, bool, int] | None:
+        """Is it in use, is it finished, and its step; None if its run cannot be read.
+
+        A damaged run fails; a disk that does not answer is asked again.
+        """
+        try:
+            return job.in_use(self.root), job.finished(self.root), job.reached(self.root)
+        except UNREADABLE as error:
+            self.tries[job.place] += 1
+            if isinstance(error, OSError) and self.tries[job.place] < ATTEMPTS:
+                self.busy.append(job)
+            else:
+                self.give_up(job, str(error))
+            return None
+
+    def give_up(self, job: Job, reason: str) -> None:
+        self.report(f"failed: {job.place}: {reason} (log: {job.log(self.root)})")
+        self.fail(job, reason)
 
     def finish(self, job: Job) -> None:
         self.finished.add(job.place)
@@ -208,9 +236,9 @@ def execute(
     return scheduler.failed
 
 
-def raise_failures(failed: Mapping[str, str], root: Path, total: int) -> None:
+def raise_failures(failed: Mapping[str, str], root: Path) -> None:
     """RunError if a job failed: the first, its reason and where the logs are."""
     if failed:
         place, why = next(iter(failed.items()))
         logs = f"logs: {root / 'logs'}"
-        raise RunError(f"{len(failed)} of {total} failed, the first {place}: {why}; {logs}")
+        raise RunError(f"{len(failed)} failed, the first {place}: {why}; {logs}")

@@ -59,6 +59,7 @@ class SlurmExecutor:
             raise InputError(f"slurm is {options!r}: {said[0]}")
         self.root: Path | None = None
         self.new: list[Job] = []
+        self.written: tuple[Path, int] | None = None  # the script of the first so many of them
         self.running: dict[str, Job] = {}  # by Slurm's number
         self.hosts: dict[str, str] = {}  # the node, or the state of a job that waits
         self.asked: dict[str, int] = {}  # accounting did not know it yet
@@ -89,20 +90,30 @@ class SlurmExecutor:
             return {}
 
     def submit(self) -> None:
-        """The new jobs as arrays."""
+        """The new jobs as arrays; what Slurm refuses for a while is submitted later."""
         while self.new:
-            batch, self.new = self.new[:ARRAY], self.new[ARRAY:]
-            assert self.root is not None
-            folder = Folder(self.root, "slurm", f"{time.time_ns()}")
-            folder.make()
-            for i, job in enumerate(batch):
-                folder.write(f"{i}.sh", self.script(job).encode())
-            scripts = shlex.quote(str(folder.path))
-            array = f'#!/bin/bash\nexec bash {scripts}/"$SLURM_ARRAY_TASK_ID".sh\n'
-            folder.write("array.sh", array.encode())
-            number = self.sbatch(folder.path / "array.sh", len(batch))
+            script, count = self.written = self.written or self.write(self.new[:ARRAY])
+            try:
+                number = self.sbatch(script, count)
+            except RunError:
+                if not self.running:  # it takes none of ours
+                    raise
+                return
+            batch, self.new, self.written = self.new[:count], self.new[count:], None
             self.running |= {f"{number}_{i}": job for i, job in enumerate(batch)}
             self.record()
+
+    def write(self, batch: list[Job]) -> tuple[Path, int]:
+        """The script of an array, and how many jobs it has."""
+        assert self.root is not None
+        folder = Folder(self.root, "slurm", f"{time.time_ns()}")
+        folder.make()
+        for i, job in enumerate(batch):
+            folder.write(f"{i}.sh", self.script(job).encode())
+        scripts = shlex.quote(str(folder.path))
+        array = f'#!/bin/bash\nexec bash {scripts}/"$SLURM_ARRAY_TASK_ID".sh\n'
+        folder.write("array.sh", array.encode())
+        return folder.path / "array.sh", len(batch)
 
     def sbatch(self, script: Path, count: int) -> str:
         done = call(

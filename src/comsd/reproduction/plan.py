@@ -136,4 +136,4 @@ def carry_out(
         record_exhibits(Folder(root), plan.exhibits)
         seconds = relative_seconds
         failed = execute(plan.jobs, root, executor, report, seconds=seconds, watch=watch)
-    raise_failures(failed, root, len(plan.jobs))
+    raise_failures(failed, root)

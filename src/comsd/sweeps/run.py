@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+from comsd.config import shown
 from comsd.errors import InputError
 from comsd.jobs.cost import Overrides, Work, job_total, relative_seconds
 from comsd.jobs.executor import Executor
@@ -78,7 +79,8 @@ def check_directory(sweep: Sweep, root: Path) -> None:
         if field is not None:
             here, asked = getattr(before, field), getattr(sweep, field)
             raise InputError(
-                f"{field} is {asked!r}, but {root} holds a sweep with {here!r}; another --dir"
+                f"{field} is {shown(asked)}, but {root} holds a sweep with {shown(here)}; "
+                "another --dir"
             )
 
 
@@ -94,4 +96,4 @@ def carry_out_sweep(
         jobs = course.first_jobs()
         more, seconds = course.more, relative_seconds
         failed = execute(jobs, root, executor, report, seconds=seconds, more=more, watch=watch)
-    raise_failures(failed, root, len(jobs))
+    raise_failures(failed, root)
