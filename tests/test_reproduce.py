@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -24,10 +26,12 @@ from comsd.jobs.job import Job, read_analysis
 from comsd.registry import METHODS, TASKS
 from comsd.reproduction.collect import FinishedRun
 from comsd.reproduction.exhibits import EXHIBITS, find_exhibit
+from comsd.reproduction.keep import keep_runs
 from comsd.reproduction.page import measured_markdown, write_report
 from comsd.reproduction.plan import make_plan
 from comsd.reproduction.sections import make_section, paper_values
 from comsd.reproduction.statistics import interval, summarise
+from comsd.resolve import resolve
 from comsd.runs.run import Run
 from processes import call, command
 
@@ -392,6 +396,40 @@ def test_unfinished_runs_are_named_and_not_counted(tmp_path: Path) -> None:
     assert "config.json is damaged" in page
 
 
+def test_kept_runs_are_what_the_runs_are_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (
+        tmp_path / "smoke" / "pretrain" / "maze-tree-6" / f"comsd-{seed}" for seed in (1, 2)
+    )
+    words = "pretrain comsd --env maze-tree --preset smoke --skills 6 --seed 1 --run"
+    main([*words.split(), str(first)])
+    shutil.copytree(first, second)
+    record = json.loads((second / "config.json").read_text())
+    del record["seal"]
+    record["config"]["run"]["seed"] = 2
+    (second / "config.json").write_text(json.dumps(record))
+    (first / "analysis").mkdir()
+    about = {"step": 2000, "metrics": {}, "starts": 12}
+    (Folder(first) / "analysis").write_sealed("analysis.json", about)
+    # Images of two qualities: a report shows one, the copies are of both.
+    images = property(lambda r: SimpleNamespace(render=f"way {r.seed}", size=1))
+    monkeypatch.setattr(FinishedRun, "images", images)
+    kept = tmp_path / "kept"
+    keep_runs(tmp_path, kept)
+    places = sorted(kept.glob("smoke/*/*/*"))
+    assert [place.name for place in places] == ["comsd-1", "comsd-2"]
+    assert (places[0] / "analysis" / "analysis.json").exists()
+    assert "comsd-2 (pixels.render is way 2" in write_report(kept).read_text()
+    # Trained anew and not analysed since; a table that is damaged.
+    shutil.rmtree(first / "analysis")
+    (second / "evaluations.csv").write_text("step\n")
+    with pytest.warns(UserWarning, match="not kept: pretrain/maze-tree-6/comsd-2 "):
+        keep_runs(tmp_path, kept)
+    assert not (places[0] / "analysis" / "analysis.json").exists()
+    assert "evaluations.csv is damaged" in write_report(tmp_path).read_text()
+
+
 # --- the paper's numbers --------------------------------------------------------------------------
 
 
@@ -426,9 +464,38 @@ def analysed(env: str, arm: str, seed: int, rho: float) -> FinishedRun:
         "starts": 12,
         "steps": 500,
     }
-    run = FinishedRun("pretrain", env, arm, seed, cast(Run, None))
+    config = resolve("comsd", env, "smoke", seed=seed)
+    opened = SimpleNamespace(config=config, source=None, pretrains=True)
+    run = FinishedRun("pretrain", env, arm, seed, cast(Run, opened))
     run.__dict__["analysis"] = analysis
     return run
+
+
+def adapted(env: str, arm: str, seed: int, **settings: Any) -> FinishedRun:
+    """A run on a task with a return, without the run."""
+    config = resolve("task", env, "smoke", "scratch" if arm == "ddpg" else "finetune", **settings)
+    opened = SimpleNamespace(config=config, source=None, pretrains=False)
+    stage = config.run.stage
+    run = FinishedRun(stage, env, arm, seed, cast(Run, opened))
+    run.__dict__["rows"] = [{"step": "0", "return": "1.5"}]
+    return run
+
+
+def test_notes_are_of_the_runs_in_the_table_and_say_which_are_unlike() -> None:
+    runs = [adapted("walker_run", "comsd", seed, steps=100) for seed in (1, 2)]
+    runs += [adapted("walker_run", "metra", 1, steps=200, precision="bf16")]
+    runs += [adapted("walker_run", "ddpg", 1, steps=777)]  # no arm of Table II
+    section = make_section("distance", "finetune", runs)
+    assert section is not None
+    assert section.title == EXHIBITS["distance"].title  # there is no one number of steps
+    assert "steps of adaptation: 100 (comsd), 200 (metra)" in section.notes
+    assert "precision: float32 (comsd), bf16 (metra)" in section.notes
+    assert not [note for note in section.notes if "777" in note or "settings differ" in note]
+    runs += [adapted("walker_run", "comsd", 3, steps=100, precision="bf16")]
+    section = make_section("distance", "finetune", runs)
+    assert section is not None
+    unlike = "settings differ between the runs of comsd on walker_run: run.precision"
+    assert unlike in section.notes
 
 
 def test_the_behaviour_exhibit_shows_activity_and_baselines_with_intervals() -> None:
@@ -457,6 +524,15 @@ def test_an_analysis_from_single_roll_outs_does_not_count(tmp_path: Path) -> Non
     step = json.loads((run / "config.json").read_text())["config"]["run"]["steps"]
     (run / "analysis").mkdir()
     folder = Folder(run) / "analysis"
-    for starts, counts in ((12, True), (1, False)):
-        folder.write_sealed("analysis.json", {"step": step, "metrics": {}, "starts": starts})
+    job = Job("maze/analysis", "analyse", "maze-tree", "comsd", "comsd", 1, "smoke", "maze")
+    for about, counts, usual in (
+        ({"starts": 12}, True, True),
+        ({"starts": 1}, False, False),
+        ({"starts": 2, "usual": False}, True, False),  # a quick look is no result of an exhibit
+    ):
+        folder.write_sealed("analysis.json", {"step": step, "metrics": {}, **about})
         assert (read_analysis(run) is not None) == counts
+        assert job.finished(tmp_path) == usual
+    main(f"analyse {run} --starts 2 --steps 5 --skills 2".split())
+    assert read_analysis(run) is not None
+    assert not job.finished(tmp_path)

@@ -60,7 +60,6 @@ def test_only_steps_of_the_first_episode_count() -> None:
     assert mean_states(rollouts).tolist() == [[(4 / 3 + 1 / 2) / 2]]
     assert rollouts.std(states)[0, 1, 0] == 0.5
     assert state_coverage(rollouts, rows=5) == pytest.approx(np.mean([1, 1, 2.0]), abs=2)
-    assert rollouts.first(2).length.tolist() == [[2, 2]]
 
 
 def test_a_skill_has_the_mean_over_its_starts() -> None:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from comsd.config import choose
 from comsd.envs.maze import MAZES
 from comsd.errors import InputError
-from comsd.evaluation.base import untrained_policy
+from comsd.evaluation.base import Options, untrained_policy
 from comsd.evaluation.maze import draw_maze
 from comsd.evaluation.metrics import Interval, mean_states, travel
+from comsd.evaluation.pictures import png_of
 from comsd.evaluation.rollouts import Floats, Rollouts
 from comsd.evaluation.skills import RobotEvaluator, SkillEvaluator
 from comsd.files import Folder
@@ -52,6 +53,7 @@ class Analysis:
     step: int  # of the checkpoint
     starts: int  # per skill
     steps: int  # of each roll-out
+    usual: bool  # with no option but those of the run: only these are averaged over seeds
     metrics: dict[str, float]
     intervals: dict[str, Interval]
     untrained: dict[str, float]
@@ -111,9 +113,9 @@ def analyse_skills(
     title = f"{s.method} on {s.env}, seed {s.seed}, {evaluator.starts} starts per skill"
     summary = draw_analysis(drawn, seen.flags, measured.values, title)
     folder.replace("skills.csv", as_csv(rows))
-    folder.replace("analysis.png", as_png(summary))
+    folder.replace("analysis.png", png_of(summary, DPI))
     trajectories = draw_paths(evaluator, sweep, f"{title}: {titles[sweep]}")
-    folder.replace("trajectories.png", as_png(trajectories))
+    folder.replace("trajectories.png", png_of(trajectories, DPI))
     written = ["skills.csv", "analysis.png", "trajectories.png", "analysis.json"]
     files, spin_unit = {name: folder.path / name for name in written}, None
     if robot:
@@ -123,6 +125,7 @@ def analyse_skills(
         run.used_step,
         evaluator.starts,
         evaluator.steps,
+        evaluator.options == Options(),
         *measured,
         *baselines,
         rows,
@@ -169,7 +172,7 @@ def draw_robot(
     robot, qpos = load_robot(name), rollouts.watched["qpos"][:, 0]
     strips = draw_strips(robot, qpos, labels, active, title)
     files["strips.png"] = folder.path / "strips.png"
-    folder.replace("strips.png", as_png(strips))
+    folder.replace("strips.png", png_of(strips, DPI))
     if report:
         film = write_video(robot.name, qpos, labels, control_step(robot), folder, report)
         files[film.name] = film
@@ -185,9 +188,3 @@ def as_csv(rows: list[SkillFigures]) -> bytes:
     writer.writeheader()
     writer.writerows(table)
     return text.getvalue().encode()
-
-
-def as_png(figure: Figure) -> bytes:
-    content = io.BytesIO()
-    figure.savefig(content, dpi=DPI, format="png")
-    return content.getvalue()

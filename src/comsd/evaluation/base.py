@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from comsd.config import check_value, shown
 from comsd.envs.base import Env
 from comsd.errors import InputError
 from comsd.evaluation.metrics import Measured, Values
+from comsd.evaluation.pictures import png_of
 from comsd.evaluation.rollouts import ProgressFn, no_progress
 from comsd.files import Folder
 from comsd.runs import Run, factory
@@ -29,6 +29,8 @@ from comsd.types import PolicyFn
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+DPI = 130
 
 
 @dataclass(frozen=True)
@@ -128,9 +130,8 @@ class Evaluator(ABC):
 
     def save_figure(self, folder: Folder) -> Path:
         """A PNG file."""
-        name, content = "skills.png" if self.run.pretrains else "curve.png", io.BytesIO()
-        self.figure().savefig(content, dpi=130, format="png")
-        folder.replace(name, content.getvalue())
+        name = "skills.png" if self.run.pretrains else "curve.png"
+        folder.replace(name, png_of(self.figure(), DPI))
         return folder.path / name
 
 

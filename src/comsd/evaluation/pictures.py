@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from comsd.skills import OneHot, SkillSpace, Sphere
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Colour = tuple[float, ...]
 
@@ -22,6 +24,13 @@ FLAT = 0.15  # height over width below which a trajectory is drawn against time
 ACTIVE = "#d1495b"
 QUIET = "#8d99a6"
 GOLDEN = 0.618034  # multiples of it, modulo 1, are far apart
+
+
+def png_of(figure: Figure, dpi: int) -> bytes:
+    """The same bytes for the same figure."""
+    content = io.BytesIO()
+    figure.savefig(content, dpi=dpi, format="png", metadata={"Software": None})
+    return content.getvalue()
 
 
 def skill_colours(n: int) -> list[Colour]:

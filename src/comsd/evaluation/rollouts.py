@@ -48,12 +48,6 @@ class Rollouts:
         shape = *self.valid.shape, *[1] * (values.ndim - 3)
         return values.std(2, dtype=np.float64, where=self.valid.reshape(shape))
 
-    def first(self, steps: int) -> Rollouts:
-        """Cut after some steps."""
-        places = None if self.positions is None else self.positions[:, :, : steps + 1]
-        watched = {name: values[:, :, :steps] for name, values in self.watched.items()}
-        return Rollouts(self.obs[:, :, :steps], self.length.clip(max=steps), places, watched)
-
     def tracks(self) -> list[list[Floats]]:
         """By skill and start the positions that count, (1 + length, 2)."""
         assert self.positions is not None

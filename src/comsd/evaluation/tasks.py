@@ -38,7 +38,7 @@ class TaskEvaluator(Evaluator):
         "return": "mean return of the episodes; 1000 is the most for our robots",
         "return_sd": "standard deviation over the episodes, if there are several",
         "return_without_noise": "mean return with the controller's mean actions",
-        "return_best_candidate": "mean return of the best candidate skill, acting alone",
+        "return_best_candidate": "mean return of one candidate skill, the best on other starts",
     }
     at_start = True
 
@@ -55,11 +55,14 @@ class TaskEvaluator(Evaluator):
             return self.total_rewards(env, lambda obs: controller.random_candidates(len(obs), rng))
         return self.total_rewards(env, policy_fn_of(env, policy, skills, rng, noise=noise))
 
-    def candidate_returns(self, candidates: Tensor) -> Returns:
-        """The mean return of each candidate skill if it acts all the time, (K,)."""
+    def candidate_returns(self, candidates: Tensor, seed: int) -> Returns:
+        """The mean return of each candidate skill if it acts all the time, (K,).
+
+        seed: of the initial states.
+        """
         means = []
         for candidate in candidates:
-            env = self.run.make_env(self.rollouts, self.seed)
+            env = self.run.make_env(self.rollouts, seed)
             always = candidate.expand(self.rollouts, -1).cpu().numpy()
             means.append(self.total_rewards(env, lambda _, always=always: always).mean())
         return np.array(means)
@@ -93,7 +96,10 @@ class TaskEvaluator(Evaluator):
         if not isinstance(policy, GreedyPolicy):
             return {}
         if self.best_candidate is None:
-            self.best_candidate = float(self.candidate_returns(policy.candidates).max())
+            # Chosen on other starts: the maximum of several means is above what the skill is worth.
+            tried = self.candidate_returns(policy.candidates, self.seed + 1)
+            best = policy.candidates[int(tried.argmax())][None]
+            self.best_candidate = float(self.candidate_returns(best, self.seed)[0])
         return {"return_best_candidate": self.best_candidate}
 
     def measure(self, policy: Policy) -> Measured:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from comsd.evaluation import SkillEvaluator
 from comsd.reproduction.collect import FinishedRun
 from comsd.reproduction.figures import from_zero, panels
 from comsd.reproduction.statistics import Cell, number
@@ -38,8 +39,8 @@ MEASURED = {  # with intervals of their own
     **ALONG_THE_FLAG,
     "activity_rho": "rho (flag, AKD)",
     "identification": "identification",
-    "held_out_auc": "fresh AUC",
-    "held_out_nats": "fresh nats",
+    "held_out_auc": "held-out AUC",
+    "held_out_nats": "held-out nats",
 }
 UNLEARNED = {f"identification_{b}": f"identification, {name}" for b, name in BASELINES.items()}
 ROWS = PAPERS | OTHER_SWEEPS | SPREAD | MEASURED | UNLEARNED
@@ -99,7 +100,18 @@ def measurements(runs: list[FinishedRun]) -> list[Measurement]:
 def notes(table: list[Measurement]) -> list[str]:
     made = sorted({(m.starts, m.steps) for m in table})
     each = ", ".join(f"{starts} starts of {steps} steps" for starts, steps in made)
-    return [f"per skill {each}", "A(f): mean AKD of random skills with flag f"] if each else []
+    return [f"per skill {each}"] if each else []
+
+
+def meanings(rows: set[str]) -> list[str]:
+    """Of the rows that are shown."""
+    named = {metric: label for metric, label in ROWS.items() if metric not in ALONG_THE_FLAG}
+    known = {metric: label for metric, label in named.items() if metric in SkillEvaluator.meanings}
+    return [
+        "AKD: mean distance of a state to its nearest others in the roll-out",
+        "A(f): mean AKD of random skills with flag f",
+        *(f"{row}: {SkillEvaluator.meanings[m]}" for m, row in known.items() if row in rows),
+    ]
 
 
 def draw(envs: list[str], arms: list[str], cells: list[Cell]) -> Figure:

@@ -12,13 +12,14 @@ from typing import Any
 
 from comsd import checkpoint
 from comsd.encoders import PixelSettings
-from comsd.errors import InputError, RunError
+from comsd.errors import RunError
 from comsd.files import Folder
-from comsd.jobs.job import read_analysis
+from comsd.jobs.job import UNREADABLE, read_analysis
 from comsd.reproduction.exhibits import EXHIBITS
 from comsd.runs.run import Run
 
 STAGES = ("pretrain", "finetune", "combine", "scratch")
+OWN = ("run.seed", "run.threads", "run.device", "run.tensorboard", "adapt.source")  # of one run
 PLAIN = re.compile(r"\w[\w.+ -]*")  # names of directories that a report shows
 
 
@@ -49,8 +50,21 @@ class FinishedRun:
         return checkpoint.has_branch(self.run.checkpoints, "agent")
 
     @cached_property
+    def settings(self) -> dict[str, Any]:
+        """By dotted name, and of the run it starts from, too, what all seeds of an arm share."""
+        return shared_settings(self.run)
+
+    @cached_property
     def analysis(self) -> dict[str, Any] | None:
-        return read_analysis(self.run.path)
+        return read_analysis(self.run.path, usual=True)
+
+
+def shared_settings(run: Run) -> dict[str, Any]:
+    groups = run.config.to_json().items()
+    named = {f"{group}.{name}": value for group, own in groups for name, value in own.items()}
+    own = {name: value for name, value in named.items() if name not in OWN}
+    before = shared_settings(run.source) if run.source else {}
+    return own | {f"pre-training's {name}": value for name, value in before.items()}
 
 
 def find_runs(root: Path) -> tuple[list[FinishedRun], list[str]]:
@@ -72,12 +86,12 @@ def find_runs(root: Path) -> tuple[list[FinishedRun], list[str]]:
                     raise RunError("its config says otherwise")
                 if not run.finished:
                     raise RunError("unfinished")
-                finished.append(FinishedRun(stage, path.parent.name, arm, int(seed), run))
-            except (InputError, RunError) as error:
+                found = FinishedRun(stage, path.parent.name, arm, int(seed), run)
+                _ = found.rows, found.settings  # or they are damaged
+                finished.append(found)
+            except UNREADABLE as error:
                 excluded.append(f"{path.relative_to(root)} ({error})")
-    finished, others = of_one_quality(finished)
-    shown = sorted(finished, key=lambda r: (r.stage, r.env, r.arm, r.seed))
-    return shown, excluded + others
+    return sorted(finished, key=lambda r: (r.stage, r.env, r.arm, r.seed)), excluded
 
 
 def of_one_quality(runs: list[FinishedRun]) -> tuple[list[FinishedRun], list[str]]:

@@ -8,6 +8,7 @@ directory and compared.
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 from comsd import checkpoint
@@ -28,7 +29,9 @@ def keep_runs(directory: Path, to: Path) -> None:
         raise InputError(f"keep {to} cannot be created: {error.strerror}") from None
     for preset in SCALES:
         source, target = directory / preset, Folder(to) / preset
-        runs, _ = find_runs(source) if source.is_dir() else ([], [])
+        runs, others = find_runs(source) if source.is_dir() else ([], [])
+        if others:
+            warnings.warn(f"not kept: {', '.join(others)}", stacklevel=2)
         for found in runs:
             keep_run(found, target / found.stage / found.env / f"{found.arm}-{found.seed}")
         if exhibits := requested_exhibits(source):
@@ -45,9 +48,11 @@ def keep_run(found: FinishedRun, to: Folder) -> None:
     if run.source is not None:
         (to / "source").make()
         (to / "source").replace(CONFIG, run.source.folder.read(CONFIG))
+    (to / "analysis").make()
     if found.analysis is not None:
-        (to / "analysis").make()
         (to / "analysis").write_sealed("analysis.json", {**found.analysis, "files": {}})
+    else:  # one that was kept before is of another training
+        to.remove_folder("analysis", ["analysis.json"])
     record = read_record(run.folder)
     if source := record["config"].get("adapt", {}).get("source"):  # from its stage on
         record["config"]["adapt"]["source"] = "/".join(Path(source).parts[-3:])

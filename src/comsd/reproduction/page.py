@@ -16,15 +16,23 @@ import html
 import io
 import os
 from collections import Counter
+from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
 from comsd.config import SCALES
 from comsd.errors import InputError, printable
+from comsd.evaluation.pictures import png_of
 from comsd.files import Folder, output_folder
 from comsd.reproduction.behaviour import Measurement
-from comsd.reproduction.collect import FinishedRun, commit_of, find_runs, requested_exhibits
+from comsd.reproduction.collect import (
+    FinishedRun,
+    commit_of,
+    find_runs,
+    of_one_quality,
+    requested_exhibits,
+)
 from comsd.reproduction.exhibits import EXHIBITS, Shown
 from comsd.reproduction.sections import Section, make_sections
 from comsd.reproduction.statistics import Cell
@@ -69,24 +77,47 @@ def write_report(directory: Path | str, out: Path | str | None = None) -> Path:
     ]
     for old in {f"{name}{kind}" for name in exhibits for kind in WRITTEN}:
         folder.remove(old)
-    page = [f"<title>comsd report</title><style>{STYLE}</style><h1>comsd report</h1>"]
-    for preset, (runs, excluded) in presets.items():
+    page = ["<h1>comsd report</h1>"]
+    for preset, (finished, excluded) in presets.items():
+        runs, others = of_one_quality(finished)
         page.append(f"<h2>Preset {preset}</h2>")
-        page.append(overview(runs, excluded, folder.path))
+        page.append(overview(runs, excluded + others, folder.path))
         for section in make_sections(runs, requested_exhibits(directory / preset)):
             name = f"{preset}-{section.exhibit}{suffixes(section.exhibit)[section.shown]}"
-            png = io.BytesIO()
-            section.figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
-            folder.replace(f"{name}.csv", csv_table(section).encode())
+            folder.replace(f"{name}.csv", csv_of([Cell._fields, *section.cells]))
             folder.replace(f"{name}.md", markdown_table(section).encode())
-            folder.replace(f"{name}.png", png.getvalue())
             if section.measured:
-                folder.replace(f"{name}-runs.csv", measured_csv(section).encode())
+                table = csv_of([Measurement._fields, *section.measured])
+                folder.replace(f"{name}-runs.csv", table)
                 folder.replace(f"{name}-runs.md", measured_markdown(section).encode())
-            page.append(section_html(section, png.getvalue()))
-    text = "<!doctype html><html lang=en><meta charset=utf-8>" + "\n".join(page) + "</html>\n"
+            page.append(section_html(section))
+            page.append(picture(folder, name, png_of(section.figure, DPI), section.title))
+    return write_page(folder, "comsd report", page)
+
+
+def write_page(folder: Folder, title: str, parts: list[str]) -> Path:
+    """report.html, of HTML; returns its path."""
+    head = f"<meta charset=utf-8><title>{title}</title><style>{STYLE}</style>"
+    text = "\n".join([f"<!doctype html><html lang=en>{head}", *parts, "</html>\n"])
     folder.replace("report.html", text.encode())
     return folder.path / "report.html"
+
+
+def picture(folder: Folder, name: str, png: bytes, alt: str) -> str:
+    """Written beside the page, and in it."""
+    folder.replace(f"{name}.png", png)
+    return inline(png, alt)
+
+
+def inline(png: bytes, alt: str) -> str:
+    data = base64.b64encode(png).decode()
+    return f'<p><img alt="{html.escape(alt)}" src="data:image/png;base64,{data}">'
+
+
+def csv_of(rows: Iterable[Iterable[object]]) -> bytes:
+    file = io.StringIO()
+    csv.writer(file).writerows(rows)
+    return file.getvalue().encode()
 
 
 def suffixes(exhibit: str) -> dict[Shown, str]:
@@ -121,12 +152,6 @@ def explorer_links(runs: list[FinishedRun], folder: Path) -> str:
     return "; ".join(f'<a href="{place}">{html.escape(name)}</a>' for place, name in pairs)
 
 
-def csv_table(section: Section) -> str:
-    file = io.StringIO()
-    csv.writer(file).writerows([Cell._fields, *section.cells])
-    return file.getvalue()
-
-
 def wide_table(section: Section) -> tuple[list[str], dict[str, list[tuple[str, str]]]]:
     """The arms, and by row our numbers and the paper's for each arm."""
     arms = list(dict.fromkeys(c.arm for c in section.cells))
@@ -141,12 +166,6 @@ def markdown_table(section: Section) -> str:
         texts = ("; ".join(filter(None, cell)) for cell in cells)
         lines.append(f"| {row} | {' | '.join(texts)} |")
     return "\n".join(lines) + "\n"
-
-
-def measured_csv(section: Section) -> str:
-    file = io.StringIO()
-    csv.writer(file).writerows([Measurement._fields, *section.measured])
-    return file.getvalue()
 
 
 def measured_table(section: Section) -> tuple[list[str], list[list[str]]]:
@@ -173,18 +192,16 @@ def measured_html(section: Section) -> str:
     return "".join(parts) + f"</table>\n<p>{INTERVALS}."
 
 
-def section_html(section: Section, png: bytes) -> str:
+def section_html(section: Section) -> str:
     arms, table = wide_table(section)
     exhibit, escape = EXHIBITS[section.exhibit], html.escape
-    title = escape(section.title)
-    parts = [f"<h3>{title} ({exhibit.where})</h3><table><tr><th>"]
+    parts = [f"<h3>{escape(section.title)} ({exhibit.where})</h3><table><tr><th>"]
     parts += [f"<th>{escape(arm)}" for arm in arms]
     for row, cells in table.items():
         parts.append(f"<tr><td>{escape(row)}")
         parts += [f"<td>{escape(ours)}<small>{escape(paper)}</small>" for ours, paper in cells]
     parts.append(f"</table>\n<p>{escape('; '.join([STATISTICS, *section.notes]))}.")
+    parts += ["<p>" + "<br>".join(map(escape, section.meanings))] if section.meanings else []
     if section.measured:
         parts.append(measured_html(section))
-    data = base64.b64encode(png).decode()
-    parts.append(f'<p><img alt="{title}" src="data:image/png;base64,{data}">')
     return "\n".join(parts)

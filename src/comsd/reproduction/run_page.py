@@ -6,9 +6,7 @@ curves.png     what was logged and evaluated during training
 
 from __future__ import annotations
 
-import base64
 import html
-import io
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,12 +17,13 @@ from urllib.parse import quote
 
 from comsd.errors import RunError, printable
 from comsd.evaluation import make_evaluator
+from comsd.evaluation.pictures import png_of
 from comsd.evaluation.skills import SkillEvaluator
 from comsd.files import Folder, output_folder
 from comsd.jobs.job import read_analysis
 from comsd.reproduction.collect import commit_of
 from comsd.reproduction.figures import draw_steps, panels
-from comsd.reproduction.page import DPI, STYLE
+from comsd.reproduction.page import DPI, inline, picture, write_page
 from comsd.runs.run import CONFIG, EXPLORER, Run, read_record
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def write_run_report(run: Run, out: Path | None = None) -> Path:
     folder = output_folder(out, run.folder / "report")
     s = run.config.run
     title = text(f"{STAGES.get(s.stage, 'training of')} {s.method} on {s.env}, seed {s.seed}")
-    parts = [f"<title>{title}</title><style>{STYLE}</style><h1>{title}</h1>", overview(run)]
+    parts = [f"<h1>{title}</h1>", overview(run)]
     if EXPLORER in run.folder.names():
         place = quote(os.path.relpath(run.path / EXPLORER, folder.path))
         parts.append(f'<p><a href="{place}">The skills, live in the browser</a>.')
@@ -59,13 +58,9 @@ def write_run_report(run: Run, out: Path | None = None) -> Path:
     if missing := missing_commands(run, analysis):
         parts.append(f"<p>To see more here: {missing}, then this report again.")
     if (drawn := curves(run)) is not None:
-        png = io.BytesIO()
-        drawn.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
-        folder.replace("curves.png", png.getvalue())
-        parts += ["<h2>During training</h2>", picture("curves", png.getvalue())]
-    page = "<!doctype html><html lang=en><meta charset=utf-8>" + "\n".join(parts) + "</html>\n"
-    folder.replace("report.html", page.encode())
-    return folder.path / "report.html"
+        drawing = picture(folder, "curves", png_of(drawn, DPI), "curves")
+        parts += ["<h2>During training</h2>", drawing]
+    return write_page(folder, title, parts)
 
 
 def text(value: object) -> str:
@@ -144,13 +139,8 @@ def pictures(run: Run) -> list[str]:
         for name in names:
             with suppress(OSError, RunError):  # not drawn, or none that we would have drawn
                 if folder.has(name):
-                    found.append(picture(Path(name).stem, folder.read(name, LARGEST)))
+                    found.append(inline(folder.read(name, LARGEST), Path(name).stem))
     return ["<h2>Pictures</h2>", *found] if found else []
-
-
-def picture(name: str, png: bytes) -> str:
-    data = base64.b64encode(png).decode()
-    return f'<p><img alt="{text(name)}" src="data:image/png;base64,{data}">'
 
 
 def missing_commands(run: Run, analysis: Mapping[str, Any] | None) -> str:

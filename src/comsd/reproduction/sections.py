@@ -9,6 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from comsd.adaptation import CONTROLLERS, CombineSettings, FinetuneSettings
+from comsd.evaluation import MazeEvaluator, TaskEvaluator
 from comsd.registry import METHODS
 from comsd.reproduction import behaviour
 from comsd.reproduction.behaviour import Measurement
@@ -58,6 +59,7 @@ class Section:
     cells: list[Cell]
     figure: Figure
     notes: list[str]
+    meanings: list[str]  # of its rows
     measured: list[Measurement]  # of the runs behind it, one by one
 
 
@@ -104,6 +106,7 @@ def make_section(name: str, shown: Shown, runs: list[FinishedRun]) -> Section | 
     arms = arms_of(exhibit, shown, runs)
     if not arms:
         return None
+    runs = [r for r in runs if r.arm in arms]
     found = [(r.env, r.arm, results(r, shown)) for r in runs]
     paper = paper_values("behaviour" if shown == "analyse" else name)
     cells: list[Cell] = []
@@ -120,15 +123,16 @@ def make_section(name: str, shown: Shown, runs: list[FinishedRun]) -> Section | 
     elif shown == "maze":
         figure, notes = skill_paths(envs, arms, runs), ["pictures: the first seed"]
     else:
-        measured = behaviour.measurements([r for r in runs if r.arm in arms])
+        measured = behaviour.measurements(runs)
         figure, notes = behaviour.draw(envs, arms, cells), behaviour.notes(measured)
     if paper["source"]:
         notes.append(f"paper's numbers: {paper['source']}")
     notes += [exhibit.ours] if exhibit.ours else []
     notes += [] if exhibit.paper_seeds else ["the paper does not say how many seeds it has"]
-    made = [f"{n:,}" for n in sorted({r.run.config.run.steps for r in runs})] if adapts else []
-    title = exhibit.title + (f" after {' or '.join(made)} steps" if made else "")
-    return Section(name, shown, title, cells, figure, notes, measured)
+    notes += how_trained(runs)
+    made = {r.run.config.run.steps for r in runs} if adapts else set()
+    title = exhibit.title + (f" after {made.pop():,} steps" if len(made) == 1 else "")
+    return Section(name, shown, title, cells, figure, notes, meanings(shown, cells), measured)
 
 
 def adaptation_notes(runs: list[FinishedRun]) -> list[str]:
@@ -139,20 +143,60 @@ def adaptation_notes(runs: list[FinishedRun]) -> list[str]:
     used = {a.controller for r in runs if isinstance(a := r.run.config.adapt, CombineSettings)}
     if used:
         notes.append("controllers: " + ", ".join(f"{c} ({CONTROLLER[c]})" for c in sorted(used)))
-    adapted = {r.run.config.run.steps for r in runs}
-    pretrained = {source.config.run.steps for r in runs if (source := r.run.source)}
-    for name, steps in (("steps of adaptation", adapted), ("of pre-training", pretrained)):
-        notes.append(f"{name}: {', '.join(f'{n:,}' for n in sorted(steps))}")
-    seen = {f"{p.size} x {p.size}, {p.render}" for r in runs if (p := r.images)}
-    notes += [f"images: {', '.join(sorted(seen))}"] if seen else []
-    settings: dict[str, set[str]] = {}
+    return notes
+
+
+def how_trained(runs: list[FinishedRun]) -> list[str]:
+    """How long, in which precision, on which images; where it differs, which arms."""
+    adapted = [(r, f"{r.run.config.run.steps:,}") for r in runs if not r.run.pretrains]
+    sources = [(r, r.run if r.run.pretrains else r.run.source) for r in runs]
+    pretrained = [(r, f"{source.config.run.steps:,}") for r, source in sources if source]
+    precisions = [(r, r.run.config.run.precision) for r in runs]
+    images = [(r, f"{p.size} x {p.size}, {p.render}") for r in runs if (p := r.images)]
+    notes = told_apart("steps of adaptation", adapted)
+    notes += told_apart("steps of pre-training", pretrained)
+    notes += told_apart("precision", precisions) + told_apart("images", images)
+    groups: dict[str, list[FinishedRun]] = {}
     for r in runs:
-        c = r.run.config.to_json()
-        c["adapt"].pop("source", None)
-        compared = [c["adapt"], c["agent"], c["train"], c.get("pixels"), c["run"]["steps"]]
-        settings.setdefault(f"{r.arm} on {r.env}", set()).add(json.dumps(compared, sort_keys=True))
-    differing = [name for name, values in settings.items() if len(values) > 1]
-    return notes + [f"settings differ between the runs of {name}" for name in differing]
+        groups.setdefault(f"{r.arm} on {r.env}", []).append(r)
+    for name, (first, *others) in groups.items():
+        if unlike := differing(first, others):
+            notes.append(f"settings differ between the runs of {name}: {', '.join(unlike)}")
+    return notes
+
+
+def told_apart(what: str, found: list[tuple[FinishedRun, str]]) -> list[str]:
+    """A note on what runs have; on the arms that have it if they differ."""
+    of_arm: dict[str, set[str]] = {}
+    for r, text in found:
+        of_arm.setdefault(r.arm, set()).add(text)
+    who: dict[str, set[str]] = {}
+    for r, text in found:
+        alike = len(of_arm[r.arm]) == 1
+        who.setdefault(text, set()).add(r.arm if alike else f"{r.arm} on {r.env}")
+    if len(who) < 2:
+        return [f"{what}: {text}" for text in who]
+    return [f"{what}: " + ", ".join(f"{t} ({', '.join(sorted(arms))})" for t, arms in who.items())]
+
+
+def differing(first: FinishedRun, others: list[FinishedRun]) -> list[str]:
+    names = {name for r in (first, *others) for name in r.settings}
+    wanted = first.settings
+    return sorted(n for n in names if any(r.settings.get(n) != wanted.get(n) for r in others))
+
+
+def meanings(shown: Shown, cells: list[Cell]) -> list[str]:
+    """Of the rows whose names do not say it."""
+    if shown == "analyse":
+        return behaviour.meanings({cell.row.partition(": ")[2] for cell in cells})
+    known = MazeEvaluator.meanings if shown == "maze" else TaskEvaluator.meanings
+    named = {metric: label.strip(":, ") for metric, label in METRICS[shown].items()}
+    rows = [cell.row for cell in cells]
+    return [
+        f"{label}: {known[metric]}"
+        for metric, label in named.items()
+        if label and any(row.endswith(label) for row in rows)
+    ]
 
 
 def make_sections(runs: list[FinishedRun], requested: list[str]) -> list[Section]:
