@@ -7,6 +7,7 @@ import json
 import shlex
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +19,12 @@ from comsd.files import Folder
 from comsd.jobs.executor import Ended, Status
 from comsd.jobs.job import Job
 from comsd.jobs.size import job_size
+from comsd.reproduction.statistics import summarise
 from comsd.runs.run import Run
 from comsd.sweeps.course import Course, TreeParzen
 from comsd.sweeps.make import make_sweep
+from comsd.sweeps.page import response
+from comsd.sweeps.ranking import Ranked
 from comsd.sweeps.run import carry_out_sweep, estimate
 from comsd.sweeps.settings import Range
 from comsd.sweeps.sweep import label_of, read_sweep
@@ -66,6 +70,16 @@ MAZE = "sweep comsd --env maze-tree --preset smoke"
         # Known after `comsd evaluate` alone, or of skills with a flag: nothing to rank by.
         ("sweep comsd --env walker --rank identification", "rank is 'identification'; allowed: "),
         ("sweep diayn --env walker --rank akd_max_flag", "did you mean 'akd_max_constant'?"),
+        ("sweep comsd,becl --env walker --rank held_out_auc", "rank is 'held_out_auc'; allowed: "),
+        (
+            "sweep diayn --env walker skills=6 --rank ms_coverage10_constant",
+            "rank is 'ms_coverage10_constant' (did you mean 'ms_coverage1_constant'?)",
+        ),
+        (
+            "sweep comsd --env walker --task walker_run --rank return_without_noise",
+            "rank is 'return_without_noise'",
+        ),
+        ("sweep comsd,becl --env walker", "these trials have no metric in common"),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -170,9 +184,14 @@ def test_a_grid_is_trained_ranked_and_continued(
     assert "http" not in page
     command = next(line for line in out.splitlines() if line.startswith("best: "))
     main([*shlex.split(command)[2:-1], str(tmp_path / "best")])  # the command works as printed
-    code, _, err = call(f"{words} 1 --rank identification", capsys)
-    assert code == 2
-    assert "rank is 'identification', but" in err
+    code, out, _ = call(f"{words} 2 --rank identification", capsys)  # trains nothing
+    assert code == 0
+    assert "ranked by identification" in out
+    # A damaged run is named, and the others are ranked.
+    (tmp_path / "pretrain/maze-tree/alpha-0.05-1/config.json").write_text("{")
+    assert call(f"report {tmp_path}", capsys)[0] == 0
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "Not counted: pretrain/maze-tree/alpha-0.05-1 (" in page
     code, out, _ = call(f"report {tmp_path}", capsys)
     assert "report.html" in out
 
@@ -303,6 +322,43 @@ def test_optuna_asks_for_trials_one_after_another(tmp_path: Path) -> None:
     carry_out_sweep(more, tmp_path, again, lambda _: None)
     assert len(again.started) >= 1  # the trials before are kept
     assert read_sweep(tmp_path)[1][:12] == trials
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "field"),
+    [
+        ({"halve": 2, "trials": 4}, {"halve": 2, "trials": 8}, "trials_wanted"),
+        ({"trials": 4}, {"trials": 8}, None),
+        ({"trials": 4}, {"trials": 4, "range": "0.1..0.5"}, "settings"),
+        ({"trials": 4, "halve": 2}, {"trials": 4, "halve": 2, "rank": "end_depth"}, "rank"),
+        ({"trials": 4}, {"trials": 4, "rank": "end_depth"}, None),
+        ({"range": "0.1,0.2"}, {"range": "0.1,0.2,0.3"}, None),
+    ],
+)
+def test_a_directory_holds_one_sweep(
+    before: dict[str, Any], after: dict[str, Any], field: str | None
+) -> None:
+    first, second = (
+        make_sweep("comsd", "maze-tree", {"method.alpha": given}, sampler="random", **options)
+        for given, options in (
+            (o.get("range", "0.1..1"), {k: v for k, v in o.items() if k != "range"})
+            for o in (before, after)
+        )
+    )
+    assert second.same_kind(first) == field
+
+
+def test_no_line_joins_means_of_trainings_of_different_lengths() -> None:
+    settings = {"method.alpha": "0.1,0.2"}
+    for halve, lines in ((0, 1), (2, 0)):
+        asked = make_sweep("comsd", "maze-tree", settings, seeds=1, halve=halve)
+        ranked = [
+            Ranked((("method.alpha", x),), rung, None, [1.0], summarise("", "", [1.0]))
+            for rung, x in ((1, 0.1), (0, 0.2))
+        ]
+        figure = response(asked, ranked)
+        assert figure is not None
+        assert [line.get_linestyle() for line in figure.axes[0].lines].count("-") == lines
 
 
 def test_trials_of_the_task_share_their_pre_training() -> None:

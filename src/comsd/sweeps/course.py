@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from comsd.errors import InputError, RunError
-from comsd.jobs.job import Job
+from comsd.jobs.job import UNREADABLE, Job
 from comsd.runs.run import Run
 from comsd.sweeps.settings import Choices
 from comsd.sweeps.sweep import Sweep, Trial, write_sweep
@@ -21,19 +21,35 @@ def has_optuna() -> bool:
     return find_spec("optuna") is not None
 
 
+Rows = list[dict[str, str]]  # evaluations of a run
+
+
+def seed_rows(
+    sweep: Sweep, root: Path, trial: Trial, rung: int = 0
+) -> tuple[list[tuple[Job, Rows]], dict[str, str]]:
+    """Of every seed that is finished; by place what is wrong with those that cannot be read."""
+    found: list[tuple[Job, Rows]] = []
+    damaged: dict[str, str] = {}
+    for seed in sweep.all_seeds:
+        job = sweep.chain(trial, seed, rung)[-1]
+        try:
+            if job.finished(root):
+                found.append((job, Run(root / job.place).evaluations.rows()))
+        except UNREADABLE as error:
+            damaged[job.place] = str(error)
+    return found, damaged
+
+
 def seed_values(sweep: Sweep, root: Path, trial: Trial, rung: int = 0) -> list[float]:
     """The rank metric of every seed that is finished, at the end of its rung."""
     found: list[float] = []
-    for seed in sweep.all_seeds:
-        job = sweep.chain(trial, seed, rung)[-1]
-        if job.finished(root):
-            rows = Run(root / job.place).evaluations.rows()
-            done = [row for row in rows if job.steps is None or int(row["step"]) >= job.steps]
-            row = done[-1] if job.steps is None else done[0]
-            if not row.get(sweep.rank):
-                logged = ", ".join(name for name in row if name != "step")
-                raise RunError(f"evaluations have no {sweep.rank!r} to rank by; allowed: {logged}")
-            found.append(float(row[sweep.rank]))
+    for job, rows in seed_rows(sweep, root, trial, rung)[0]:
+        done = [row for row in rows if job.steps is None or int(row["step"]) >= job.steps]
+        row = done[-1] if job.steps is None else done[0]
+        if not row.get(sweep.rank):
+            logged = ", ".join(name for name in row if name != "step")
+            raise RunError(f"evaluations have no {sweep.rank!r} to rank by; allowed: {logged}")
+        found.append(float(row[sweep.rank]))
     return found
 
 
@@ -113,8 +129,9 @@ class Course:
     def best(self, count: int) -> list[Trial]:
         whole = [trial for trial in self.in_rung if trial not in self.failed]
         sign = 1 if self.sweep.lowest else -1
-        means = {t: np.mean(seed_values(self.sweep, self.root, t, self.rung)) for t in whole}
-        return sorted(whole, key=lambda trial: sign * float(means[trial]))[:count]
+        found = {t: seed_values(self.sweep, self.root, t, self.rung) for t in whole}
+        means = {t: sign * float(np.mean(values)) for t, values in found.items() if values}
+        return sorted(means, key=lambda trial: means[trial])[:count]
 
 
 class TreeParzen:

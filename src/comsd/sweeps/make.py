@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from comsd.config import choose
@@ -65,10 +66,11 @@ def make_sweep(
         trials=trials,
         task=task,
         adapt=stage,
-        rank=rank or usual_rank(methods, env, task, swept),
+        rank=rank or "",
         lowest=lowest,
         halve=halve,
         sampler=chosen,
     )
+    sweep = sweep if rank else replace(sweep, rank=usual_rank(sweep))
     sweep.check()
     return sweep

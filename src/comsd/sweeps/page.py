@@ -8,21 +8,20 @@ curves.png     the metric during training
 
 from __future__ import annotations
 
-import base64
-import csv
 import html
-import io
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from comsd.errors import printable
+from comsd.evaluation.pictures import png_of
 from comsd.files import Folder, output_folder
 from comsd.reproduction.figures import draw_steps, panels, seed_curves
-from comsd.reproduction.page import DPI, STATISTICS, STYLE
-from comsd.runs.run import Run
-from comsd.sweeps.ranking import Ranked, best_commands, rank_trials
+from comsd.reproduction.page import DPI, STATISTICS, csv_of, picture, write_page
+from comsd.sweeps.course import seed_rows
+from comsd.sweeps.ranking import Ranked, best_commands, rank_trials, unreadable
 from comsd.sweeps.settings import Range
 from comsd.sweeps.sweep import Sweep, rank_metrics, read_sweep
 
@@ -38,28 +37,22 @@ def write_sweep_report(directory: Path, out: Path | None = None) -> tuple[Path, 
     sweep, trials = read_sweep(directory)
     ranked = rank_trials(sweep, directory, trials)
     folder = output_folder(out, Folder(directory) / "report")
-    parts = [f"<title>comsd sweep</title><style>{STYLE}</style><h1>Sweep of {about(sweep)}</h1>"]
+    parts = [f"<h1>Sweep of {about(sweep)}</h1>"]
     parts.append(f"<p>{len(ranked)} of {sweep.trials_wanted} trials have results.")
+    if damaged := unreadable(sweep, directory, trials):
+        listed = ", ".join(f"{place} ({reason})" for place, reason in damaged.items())
+        parts.append(f"<p>Not counted: {html.escape(printable(listed))}.")
     if ranked:
-        folder.replace("ranking.csv", csv_table(sweep, ranked).encode())
+        folder.replace("ranking.csv", csv_table(sweep, ranked))
         parts += [best(sweep, ranked[0]), table(sweep, ranked)]
         if figure := response(sweep, ranked):
-            parts.append("<h2>Response</h2><p>Each point is a seed, the line the mean.")
-            parts.append(picture(figure, folder, "response"))
+            line = "" if sweep.halve else ", the line the mean"  # of runs as long as each other
+            parts.append(f"<h2>Response</h2><p>Each point is a seed{line}.")
+            parts.append(picture(folder, "response", png_of(figure, DPI), "response"))
         if figure := curves(sweep, directory, ranked):
             parts.append("<h2>Curves</h2><p>Means over the seeds, and each seed.")
-            parts.append(picture(figure, folder, "curves"))
-    page = "<!doctype html><html lang=en><meta charset=utf-8>" + "\n".join(parts) + "</html>\n"
-    folder.replace("report.html", page.encode())
-    return folder.path / "report.html", ranked
-
-
-def picture(figure: Figure, folder: Folder, name: str) -> str:
-    png = io.BytesIO()
-    figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
-    folder.replace(f"{name}.png", png.getvalue())
-    data = base64.b64encode(png.getvalue()).decode()
-    return f'<p><img alt="{name}" src="data:image/png;base64,{data}">'
+            parts.append(picture(folder, "curves", png_of(figure, DPI), "curves"))
+    return write_page(folder, "comsd sweep", parts), ranked
 
 
 def about(sweep: Sweep) -> str:
@@ -75,8 +68,10 @@ def best(sweep: Sweep, first: Ranked) -> str:
 def table(sweep: Sweep, ranked: list[Ranked]) -> str:
     names, escape = [s.name for s in sweep.settings], html.escape
     order = "lowest" if sweep.lowest else "highest"
-    meaning = rank_metrics(sweep.methods, sweep.env, sweep.task, sweep.settings)[sweep.rank]
-    parts = ["<h2>Ranking</h2>", f"<p>By {escape(sweep.rank)}, {order} first: {escape(meaning)}."]
+    longest = "what trained longest, then " if sweep.halve else ""
+    meaning = rank_metrics(sweep)[sweep.rank]
+    parts = ["<h2>Ranking</h2>", f"<p>By {escape(sweep.rank)}: {escape(meaning)}."]
+    parts.append(f"<p>First {longest}what has most seeds, then the {order} mean.")
     parts.append(f"<p>{escape(STATISTICS)}; each value is an evaluation of several starts.")
     parts.append("<table><tr><th>" + "".join(f"<th>{escape(n)}" for n in names))
     parts.append(f"<th>steps<th>{escape(sweep.rank)}")
@@ -87,16 +82,17 @@ def table(sweep: Sweep, ranked: list[Ranked]) -> str:
     return "\n".join([*parts, "</table>"])
 
 
-def csv_table(sweep: Sweep, ranked: list[Ranked]) -> str:
-    file, names = io.StringIO(), [s.name for s in sweep.settings]
-    writer = csv.writer(file)
-    writer.writerow(["place", *names, "steps", "n", "mean", "sd", "low", "high", "values"])
+def csv_table(sweep: Sweep, ranked: list[Ranked]) -> bytes:
+    names = [s.name for s in sweep.settings]
+    figures = ["steps", "n", "mean", "sd", "low", "high", "values"]
+    rows: list[list[object]] = [["place", *names, *figures]]
     for place, r in enumerate(ranked, 1):
         c, values = r.cell, dict(r.trial)
         settings = [values[name] for name in names]
-        figures = [c.n, c.mean, c.sd, c.low, c.high, " ".join(f"{x:g}" for x in r.values)]
-        writer.writerow([place, *settings, r.steps, *figures])
-    return file.getvalue()
+        of_seeds = " ".join(f"{x:g}" for x in r.values)
+        found = [r.steps, c.n, c.mean, c.sd, c.low, c.high, of_seeds]
+        rows.append([place, *settings, *found])
+    return csv_of(rows)
 
 
 def response(sweep: Sweep, ranked: list[Ranked]) -> Figure | None:
@@ -116,7 +112,7 @@ def response(sweep: Sweep, ranked: list[Ranked]) -> Figure | None:
             points += [(x, y, r.rung) for y in r.values]
         for x, y, rung in points:
             axes.plot(x, y, "o", color="C0", markersize=4, alpha=0.6 if rung == top else 0.2)
-        if not isinstance(setting, Range):
+        if not isinstance(setting, Range) and not sweep.halve:
             points.sort(key=lambda p: p[0])
             means = [
                 (x, np.mean([p[1] for p in group])) for x, group in groupby(points, lambda p: p[0])
@@ -134,9 +130,8 @@ def curves(sweep: Sweep, root: Path, ranked: list[Ranked]) -> Figure | None:
     """The metric during training, of the best trials; None if it was evaluated only once."""
     (figure, (axes,)), longest = panels(1, 1, 6, 3.6), 0
     for i, r in enumerate(ranked[:CURVES]):
-        jobs = [sweep.chain(r.trial, seed, r.rung)[-1] for seed in sweep.all_seeds]
-        runs = [Run(root / job.place).evaluations.rows() for job in jobs if job.finished(root)]
-        steps, seeds = seed_curves(runs, sweep.rank)
+        runs = seed_rows(sweep, root, r.trial, r.rung)[0]
+        steps, seeds = seed_curves([rows for _, rows in runs], sweep.rank)
         if len(seeds) > 1:
             axes.plot(steps, seeds.T, color=f"C{i}", alpha=0.3, linewidth=0.8)
         label = f"{r.cell.row or 'base'} (n={len(seeds)})"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from comsd.reproduction.statistics import Cell, summarise
-from comsd.sweeps.course import seed_values
+from comsd.sweeps.course import seed_rows, seed_values
 from comsd.sweeps.sweep import Sweep, Trial
 
 
@@ -34,6 +35,14 @@ def rank_trials(sweep: Sweep, root: Path, trials: list[Trial]) -> list[Ranked]:
     sign = 1 if sweep.lowest else -1
     # Trials with all seeds come before those whose other seeds have failed or are not done.
     return sorted(ranked, key=lambda r: (-r.rung, -r.cell.n, sign * r.cell.mean))
+
+
+def unreadable(sweep: Sweep, root: Path, trials: list[Trial]) -> dict[str, str]:
+    """The runs that do not count, by place, and why."""
+    found: dict[str, str] = {}
+    for trial, rung in product(trials, range(len(sweep.rungs))):
+        found |= seed_rows(sweep, root, trial, rung)[1]
+    return found
 
 
 def best_commands(sweep: Sweep, trial: Trial) -> list[str]:

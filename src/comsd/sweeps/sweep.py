@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import product
@@ -14,15 +14,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from comsd.config import choose
+from comsd.config import Config, choose
 from comsd.errors import InputError, RunError
-from comsd.evaluation import MazeEvaluator, TaskEvaluator
-from comsd.evaluation.skills import training_meanings
+from comsd.evaluation import MazeEvaluator, TaskEvaluator, held_out
+from comsd.evaluation.metrics import MEAN_NEIGHBOURS
+from comsd.evaluation.skills import training_meanings, training_sweep
 from comsd.files import Folder
 from comsd.jobs.job import Job
-from comsd.registry import env_spec
+from comsd.methods.base import Method
+from comsd.registry import METHODS, env_spec
 from comsd.resolve import resolve
 from comsd.runs.factory import make_space
+from comsd.skill_sets import skill_sweeps
 from comsd.sweeps.settings import (
     METHOD,
     TASK,
@@ -106,18 +109,23 @@ class Sweep:
                 self.resolve(trial)
         elif not self.settings:
             self.resolve(())
-        known = rank_metrics(self.methods, self.env, self.task, self.settings)
-        choose("rank", self.rank, known)
+        choose("rank", self.rank, rank_metrics(self))
         if self.halve and self.trials_wanted < self.halve:
             raise InputError(f"halve is {self.halve}; there are only {self.trials_wanted} trials")
 
     def resolve(self, trial: Trial) -> None:
         """What the runs of a trial would say."""
-        pretrain, adapt = self.split(trial)
-        method = self.method_of(trial)
-        resolve(method, self.env, self.preset, **self.overrides(pretrain))
+        self.pretraining(trial)
         if self.task is not None:
-            resolve("task", self.task, self.preset, self.adapt, None, **self.overrides(adapt))
+            self.adaptation(trial)
+
+    def pretraining(self, trial: Trial) -> Config:
+        overrides = self.overrides(self.split(trial)[0])
+        return resolve(self.method_of(trial), self.env, self.preset, **overrides)
+
+    def adaptation(self, trial: Trial) -> Config:
+        overrides = self.overrides(self.split(trial)[1])
+        return resolve("task", str(self.task), self.preset, self.adapt, None, **overrides)
 
     def overrides(self, trial: Trial) -> dict[str, Value]:
         """By the names that `resolve` knows."""
@@ -140,9 +148,7 @@ class Sweep:
         return self.trials or math.prod(len(s.values) for s in self.lists)
 
     def grid(self) -> Iterator[Trial]:
-        names = [s.name for s in self.lists]
-        for values in product(*(s.values for s in self.lists)):
-            yield tuple(zip(names, values, strict=True))
+        return combinations(self.lists)
 
     def known_trials(self) -> Iterator[Trial]:
         """All trials, if they do not depend on results; each has its own random numbers."""
@@ -163,8 +169,7 @@ class Sweep:
     def steps(self) -> int:
         """Of pre-training, where it is not swept."""
         fixed = [(s.name, s.ends[0]) for s in self.settings if s.name == "steps"]
-        overrides = self.overrides(tuple(fixed))
-        return resolve(self.methods[0], self.env, self.preset, **overrides).run.steps
+        return self.pretraining(tuple(fixed)).run.steps
 
     @cached_property
     def rungs(self) -> list[tuple[int, int | None]]:
@@ -216,33 +221,73 @@ class Sweep:
 
     def same_kind(self, other: Sweep) -> str | None:
         """The first field in which another sweep differs so that their runs cannot be ranked."""
-        fields = ["env", "preset", "task", "adapt", "rank", "lowest", "halve", "sampler"]
+        fields = ["env", "preset", "task", "adapt", "halve", "sampler"]
         if 1 in (len(self.methods), len(other.methods)):  # to several, others may be added
             fields.insert(0, "methods")
+        if self.halve:  # how many trials there are says how long each trains
+            fields.append("trials_wanted")
+        if self.halve or self.sampler == "tpe":  # these chose trials
+            fields += ["rank", "lowest"]
+        # Samples depend on what all settings were; a grid may have more values of the same.
+        fields.append("swept" if self.trials is None and other.trials is None else "settings")
         return next((f for f in fields if getattr(self, f) != getattr(other, f)), None)
 
+    @property
+    def swept(self) -> list[str]:
+        return [s.name for s in self.settings]
 
-def rank_metrics(
-    methods: Sequence[str], env: str, task: str | None, settings: Sequence[Swept]
-) -> dict[str, str]:
-    """The metrics of evaluations during training of every trial, and what they mean."""
-    if task is not None:
-        return TaskEvaluator.meanings
-    if env_spec(env).families[0] == "maze":
+
+def combinations(settings: Iterable[Swept]) -> Iterator[Trial]:
+    """Of all values of lists, and of the ends of ranges."""
+    settings = list(settings)
+    for values in product(*(s.ends for s in settings)):
+        yield tuple((s.name, value) for s, value in zip(settings, values, strict=True))
+
+
+def rank_metrics(sweep: Sweep) -> dict[str, str]:
+    """What evaluations during training log in every trial, and what it means."""
+    if sweep.task is None and env_spec(sweep.env).families[0] == "maze":
         return MazeEvaluator.meanings
-    spaces = [value for setting in settings if setting.name == "space" for value in setting.ends]
-    chosen: list[dict[str, Any]] = [{"space": space} for space in spaces] or [{}]
-    configs = [resolve(method, env, "smoke", **c) for method in methods for c in chosen]
-    found = [training_meanings(make_space(config)) for config in configs]
+    deciding = ("space", "skills", "task.controller", "task.evaluation_noise", "task.rollouts")
+    chosen = list(combinations(s for s in sweep.settings if s.name in deciding))
+    if sweep.task is not None:
+        found = [of_task(sweep, trial) for trial in chosen]
+    else:
+        trials = [((METHOD, m), *trial) for m in sweep.methods for trial in chosen]
+        found = [of_skills(sweep.pretraining(trial)) for trial in trials]
     return {k: meaning for k, meaning in found[0].items() if all(k in other for other in found)}
 
 
-def usual_rank(
-    methods: Sequence[str], env: str, task: str | None, settings: Sequence[Swept]
-) -> str:
-    if task is not None:
+def of_task(sweep: Sweep, trial: Trial) -> dict[str, str]:
+    """Only controllers have scores beside the return: without noise, or of a candidate alone."""
+    logged, found = dict(trial), {"return"}
+    if sweep.adaptation(trial).run.rollouts > 1:
+        found.add("return_sd")
+    if sweep.adapt == "combine":
+        discrete = logged.get("task.controller") == "discrete"
+        if logged.get("task.evaluation_noise", not discrete):
+            found.add("return_without_noise")
+        if discrete:
+            found.add("return_best_candidate")
+    return {name: meaning for name, meaning in TaskEvaluator.meanings.items() if name in found}
+
+
+def of_skills(config: Config) -> dict[str, str]:
+    """Without scores by a method that gives none, and neighbours among fewer skills."""
+    space, found = make_space(config), training_meanings(make_space(config))
+    skills = len(skill_sweeps(space)[training_sweep(space)])
+    dropped = [f"ms_coverage{k}_{training_sweep(space)}" for k in MEAN_NEIGHBOURS if k >= skills]
+    if METHODS[config.run.method].skill_scores is Method.skill_scores:
+        dropped += held_out.MEANINGS
+    return {name: meaning for name, meaning in found.items() if name not in dropped}
+
+
+def usual_rank(sweep: Sweep) -> str:
+    if sweep.task is not None:
         return "return"
-    known = rank_metrics(methods, env, task, settings)
+    known = rank_metrics(sweep)
+    if not known:
+        raise InputError("these trials have no metric in common; sweep them apart, or with --task")
     return next(name for name in USUAL_RANK if name in known)
 
 
