@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tables import run_comsd, write_csv
+from tables import train, write_csv
 
 from comsd import Run
 from comsd.adaptation import FinetuneSettings
@@ -26,17 +26,15 @@ RUNS, RESULTS = ROOT / "runs", ROOT / "results" / "adaptation"
 
 def run() -> None:
     for seed in (1, 2, 3):
-        source, place = f"{ROOT}/results/walker/comsd-{seed}", f"best/walker_run-comsd-{seed}"
-        train(place, f"finetune {source} --task walker_run --seed {seed} --rule best-of-k")
-    train("longer/comsd-1", "pretrain comsd --env walker --preset lite --seed 1 --steps 600000")
+        words = f"--task walker_run --seed {seed} --rule best-of-k".split()
+        source = str(ROOT / "results" / "walker" / f"comsd-{seed}")
+        train(RUNS / "best" / f"walker_run-comsd-{seed}", "finetune", source, *words)
+    longer = RUNS / "longer" / "comsd-1"
+    words = "pretrain comsd --env walker --preset lite --seed 1 --steps 600000"
+    train(longer, *words.split())
     for task in ("walker_run", "walker_flip"):
-        source = f"{RUNS}/longer/comsd-1"
-        train(f"longer/{task}-comsd-1", f"finetune {source} --task {task} --seed 1")
-
-
-def train(place: str, command: str) -> None:
-    begun = (RUNS / place / "config.json").exists()
-    run_comsd(*(f"resume {RUNS / place}" if begun else f"{command} --run {RUNS / place}").split())
+        words = f"--task {task} --seed 1".split()
+        train(RUNS / "longer" / f"{task}-comsd-1", "finetune", str(longer), *words)
 
 
 def collect() -> None:
@@ -62,9 +60,8 @@ def collect() -> None:
         for kind, of in (("", run), ("pretrain-", source)):
             name = f"{path.parent.name}-{kind}{of.path.name}.json"
             shutil.copy(of.path / "config.json", RESULTS / "configs" / name)
-    if rows:
-        write_csv(RESULTS / "variants.csv", rows)
-        write_csv(RESULTS / "variants-evaluations.csv", curves)
+    write_csv(RESULTS / "variants.csv", rows)
+    write_csv(RESULTS / "variants-evaluations.csv", curves)
 
 
 if __name__ == "__main__":

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from tables import run_comsd, write_csv
+from tables import keep_policy, keep_tables, run_comsd, write_csv
+from tables import train as train_run
 
-from comsd import Run, checkpoint
+from comsd import Run
 from comsd.reproduction.collect import commit_of
 from comsd.skill_sets import FLAGS
 
@@ -50,30 +50,19 @@ def train(variant: str, robot: str, seed: int) -> None:
     place = RUNS / f"{variant}-{robot}-{seed}"
     if (place / "evaluation" / "evaluation.json").exists():
         return
-    if (place / "config.json").exists():
-        run_comsd("resume", str(place))
-    else:
-        how = ["--preset", "lite", "--precision", "bf16", "--threads", "1", "--seed", str(seed)]
-        run_comsd("pretrain", *VARIANTS[variant], "--env", robot, *how, "--run", str(place))
+    how = ["--preset", "lite", "--precision", "bf16", "--threads", "1", "--seed", str(seed)]
+    train_run(place, "pretrain", *VARIANTS[variant], "--env", robot, *how)
     run_comsd("evaluate", str(place), "--out", str(place / "evaluation"))
 
 
 def keep(name: str) -> None:
     """Config, tables and figures, and of one seed the policy, enough for `comsd explore`."""
     run, place = Run(RUNS / name), RESULTS / name
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
-    for part in ("config.json", "metrics.csv", "evaluations.csv"):
-        shutil.copy(run.path / part, place)
+    with_policy = name.startswith("auto") and run.config.run.seed == KEPT
+    (keep_policy if with_policy else keep_tables)(run, place)
     found = json.loads((run.path / "evaluation" / "evaluation.json").read_text())
     found = {key: value for key, value in found.items() if key not in ("picture", "seal")}
     (place / "evaluation.json").write_text(json.dumps(found, indent=1))
-    if name.startswith("auto") and run.config.run.seed == KEPT:
-        last = max(checkpoint.found(run.path / "checkpoints"))
-        (place / "checkpoints" / last.name).mkdir(parents=True)
-        for part in ("state.json", "run.safetensors", "agent.safetensors"):
-            if (last / part).exists():
-                shutil.copy(last / part, place / "checkpoints" / last.name)
 
 
 def finished() -> list[tuple[str, str, int]]:

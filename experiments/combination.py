@@ -17,6 +17,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from tables import run_comsd, write_csv
+from tables import train as train_run
 
 from comsd import Run
 from comsd.reproduction.collect import commit_of
@@ -41,11 +42,8 @@ def train(name: str) -> None:
     source = Path(str(SOURCES[method]).format(seed))
     if (place / "evaluation" / "evaluation.json").exists() or not (source / "checkpoints").exists():
         return  # done, or its policy was not kept
-    if (place / "config.json").exists():
-        run_comsd("resume", str(place))
-    else:
-        how = ["--task", task, "--controller", "discrete", "--preset", "lite", "--seed", seed]
-        run_comsd("combine", str(source), *how, "--run", str(place))
+    how = ["--task", task, "--controller", "discrete", "--preset", "lite", "--seed", seed]
+    train_run(place, "combine", str(source), *how)
     run_comsd("evaluate", str(place), "--out", str(place / "evaluation"))
 
 

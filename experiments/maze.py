@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,14 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from tables import write_csv
+from tables import train, write_csv
 
-import comsd
 from comsd import Run
 from comsd.envs.specs import CYCLE
 from comsd.errors import InputError
 from comsd.evaluation import make_evaluator
 from comsd.evaluation.maze import CLAIMS
+from comsd.reproduction.statistics import summarise
 
 ROOT = Path(__file__).parent.parent
 RUNS = ROOT / "runs" / "maze"
@@ -44,26 +43,23 @@ SEEDS = range(5)
 
 class Arm(NamedTuple):
     title: str
-    method: str
-    settings: dict[str, Any]
+    words: str  # of `comsd pretrain`
 
 
-NO_DIVERSITY = {"diversity": False}
+NO_DIVERSITY = "comsd --method.no-diversity"
 ARMS: dict[str, Arm] = {
-    "comsd": Arm("ComSD", "comsd", {}),
+    "comsd": Arm("ComSD", "comsd"),
     "frozen-random": Arm(
-        "frozen-random k-NN",
-        "comsd",
-        {**NO_DIVERSITY, "knn": "frozen-random", "knn_form": "log1p"},
+        "frozen-random k-NN", f"{NO_DIVERSITY} --method.knn frozen-random --method.knn-form log1p"
     ),
-    "no-diversity": Arm("ComSD, alpha = 0", "comsd", NO_DIVERSITY),
-    "no-smw": Arm("ComSD without SMW", "comsd", {"smw": False}),
-    "diversity-only": Arm("diversity reward only", "comsd", {"exploration": False}),
-    "cic": Arm("CIC", "cic", {}),
-    "diayn": Arm("DIAYN", "diayn", {}),
-    "dads": Arm("DADS (forward MI)", "dads", {}),
-    "becl": Arm("BeCL", "becl", {}),
-    "cesd": Arm("CeSD", "cesd", {}),
+    "no-diversity": Arm("ComSD, alpha = 0", NO_DIVERSITY),
+    "no-smw": Arm("ComSD without SMW", "comsd --method.no-smw"),
+    "diversity-only": Arm("diversity reward only", "comsd --method.no-exploration"),
+    "cic": Arm("CIC", "cic"),
+    "diayn": Arm("DIAYN", "diayn"),
+    "dads": Arm("DADS (forward MI)", "dads"),
+    "becl": Arm("BeCL", "becl"),
+    "cesd": Arm("CeSD", "cesd"),
 }
 
 
@@ -85,24 +81,10 @@ def plan() -> list[Job]:
     return [Job(p, k, arm, seed) for p in CYCLES for seed in SEEDS for arm in ARMS for k in SKILLS]
 
 
-def train(job: Job) -> None:
-    arm = ARMS[job.arm]
-    if (job.path / "config.json").exists():
-        run = comsd.load(job.path)
-        steps = (
-            [int(row["step"]) for row in run.evaluations.rows()] if run.evaluations.size else [0]
-        )
-        if steps[-1] < run.config.run.steps:
-            comsd.resume(job.path)
-    else:
-        settings = {"skills": job.skills, "seed": job.seed, "method": arm.settings}
-        comsd.pretrain(arm.method, env="maze-tree", preset=job.preset, run=job.path, **settings)
-
-
-def launch(job: Job) -> None:
-    words = [job.preset, str(job.skills), job.arm, str(job.seed)]
-    subprocess.run([sys.executable, __file__, "one", *words], check=True)
-    print("done:", *words, flush=True)
+def run(job: Job) -> None:
+    how = f"--env maze-tree --preset {job.preset} --skills {job.skills} --seed {job.seed}"
+    train(job.path, "pretrain", *f"{ARMS[job.arm].words} {how}".split())
+    print("done:", *job, flush=True)
 
 
 # --- from runs to results -------------------------------------------------------------------------
@@ -122,23 +104,16 @@ BOUNDS = ("occupancy_entropy", "owned_arms", "identification", "end_information"
 
 
 def finished() -> dict[Job, Run]:
-    runs = {job: Run(job.path) for job in plan() if (job.path / "evaluations.csv").exists()}
-    return {
-        job: run
-        for job, run in runs.items()
-        if int(run.evaluations.rows()[-1]["step"]) >= run.config.run.steps
-    }
+    runs = {job: Run(job.path) for job in plan() if (job.path / "config.json").exists()}
+    return {job: run for job, run in runs.items() if run.finished}
 
 
 def interval(values: list[float]) -> str:
     """Mean, standard deviation and the bootstrap interval over seeds."""
-    mean = np.mean(values)
-    if len(values) < 3 or np.ptp(values) == 0:
-        return f"{mean:.3g}"
-    sd = np.std(values, ddof=1)
-    drawn = np.random.default_rng(0).choice(values, (10_000, len(values))).mean(1)
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return f"{mean:.2f} ± {sd:.2f} [{low:.2f}, {high:.2f}]"
+    c = summarise("", "", values)
+    if not c.sd or c.low is None:
+        return f"{c.mean:.3g}"
+    return f"{c.mean:.2f} ± {c.sd:.2f} [{c.low:.2f}, {c.high:.2f}]"
 
 
 def table(rows: list[dict[str, Any]], preset: str, skills: int) -> str:
@@ -256,9 +231,7 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["run", *rest]:
             with ThreadPoolExecutor(int(rest[0]) if rest else 2) as pool:
-                list(pool.map(launch, plan()))
-        case ["one", preset, skills, arm, seed]:
-            train(Job(preset, int(skills), arm, int(seed)))
+                list(pool.map(run, plan()))
         case ["collect"]:
             collect()
         case _:

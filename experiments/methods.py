@@ -31,12 +31,11 @@ def run() -> None:
 
 
 def collect() -> None:
-    shutil.rmtree(RESULTS / "configs", ignore_errors=True)
-    (RESULTS / "configs").mkdir(parents=True)
     found, unfinished = find_runs(RUNS / "lite")
     print("unfinished:", ", ".join(unfinished) or "none")
     runs: list[dict[str, Any]] = []
     skills: list[dict[str, Any]] = []
+    configs: dict[str, Path] = {}
     for f in found:
         if (f.stage, f.env) != ("pretrain", "walker") or f.analysis is None:
             continue
@@ -45,10 +44,13 @@ def collect() -> None:
         about = {"steps": f.run.config.run.steps, "commit": commit_of(f.run)}
         runs.append(what | about | f.analysis["metrics"] | health)
         skills += [what | row for row in f.analysis["skills"]]
-        config = RESULTS / "configs" / f"{f.arm}-{f.seed}.json"
-        shutil.copy(f.run.path / "config.json", config)
+        configs[f"{f.arm}-{f.seed}.json"] = f.run.path / "config.json"
     write_csv(RESULTS / "runs.csv", runs)
     write_csv(RESULTS / "skills.csv", skills)
+    shutil.rmtree(RESULTS / "configs", ignore_errors=True)
+    (RESULTS / "configs").mkdir()
+    for name, config in configs.items():
+        shutil.copy(config, RESULTS / "configs" / name)
     page = write_report(RUNS)
     for part in page.parent.glob("lite-behaviour.*"):
         shutil.copy(part, RESULTS)

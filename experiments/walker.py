@@ -11,18 +11,16 @@ Runs go to runs/walker/<method>-<seed>, analyses to runs/walker-analysis/<method
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from tables import write_csv
+from tables import keep_policy, train, write_csv
 
 import comsd
-from comsd import Run, checkpoint
+from comsd import Run
 from comsd.reproduction.collect import commit_of
 from comsd.skill_sets import FLAGS
 
@@ -36,27 +34,10 @@ NAMES = [f"{method}-{seed}" for seed in SEEDS for method in METHODS]
 LOGGED = ("held_out_retrieval", "held_out_chance")  # of the last evaluation of the training
 
 
-def train(name: str) -> None:
+def run(name: str) -> None:
     method, seed = name.split("-")
-    verb = [sys.executable, "-m", "comsd"]
-    if (RUNS / name / "config.json").exists():
-        words = ["resume", str(RUNS / name)]
-    else:
-        words = ["pretrain", method, "--env", "walker", "--preset", "lite", "--seed", seed]
-        words += ["--run", str(RUNS / name)]
-    subprocess.run([*verb, *words], check=True)
-
-
-def keep(name: str) -> None:
-    """Config, tables and the policy: enough for `comsd.load` and `comsd evaluate`."""
-    run, place = Run(RUNS / name), RESULTS / name
-    shutil.rmtree(place, ignore_errors=True)
-    last = max(checkpoint.found(run.path / "checkpoints"))
-    (place / "checkpoints" / last.name).mkdir(parents=True)
-    for part in ("config.json", "metrics.csv", "evaluations.csv"):
-        shutil.copy(run.path / part, place)
-    for part in ("state.json", "agent.safetensors"):
-        shutil.copy(last / part, place / "checkpoints" / last.name)
+    how = ["--env", "walker", "--preset", "lite", "--seed", seed]
+    train(RUNS / name, "pretrain", method, *how)
 
 
 def measure(name: str) -> None:
@@ -138,10 +119,9 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["run"]:
             with ThreadPoolExecutor(2) as pool:
-                list(pool.map(train, NAMES))
+                list(pool.map(run, NAMES))
         case ["keep"]:
-            RESULTS.mkdir(parents=True, exist_ok=True)
-            [keep(name) for name in NAMES]
+            [keep_policy(Run(RUNS / name), RESULTS / name) for name in NAMES]
         case ["measure"]:
             [measure(name) for name in NAMES]
         case ["collect"]:
