@@ -30,7 +30,10 @@ RUNS, RESULTS = ROOT / "runs" / "reproduction", ROOT / "results" / "exhibits"
 PRECISION = "bf16" if has_bf16(torch.device("cpu")) else "float32"
 SCALE = f"--preset lite --precision {PRECISION}"
 THREE = "--methods comsd comsd-auto cic"
-PIXELS = "cic-pixels-published comsd-pixels cic-pixels comsd-pixels-no-neighbours"
+PIXELS = (
+    "comsd-pixels cic-pixels cic-pixels-published smm-pixels-published cesd-pixels-published "
+    "comsd-pixels-no-neighbours smm-pixels cesd-pixels"
+)
 PLANS = (
     f"behaviour {THREE} --domains walker hopper cheetah quadruped --seeds 3",
     f"combination {THREE} --controllers discrete --domains walker --seeds 3",
@@ -41,7 +44,7 @@ PLANS = (
     f"finetuning {THREE} --domains quadruped cheetah --seeds 2 "
     "--tasks quadruped_stand quadruped_walk cheetah_run cheetah_flip",
     "finetuning --methods comsd-auto --domains hopper --tasks hopper_hop hopper_flip --seeds 1",
-    f"pixels --methods {PIXELS} --tasks cheetah_run cheetah_flip --seeds 2",
+    f"pixels --methods {PIXELS} --seeds 2",
     "distance --domains walker --tasks walker_stand walker_run --seeds 2",
     "ablation --seeds 1",
     "sensitivity --seeds 1",
@@ -49,6 +52,7 @@ PLANS = (
 )
 KEPT = {  # pre-trainings by the place of their policy in results/
     **{f"walker/{m}-{seed}": f"walker/{m}-{seed}" for m in ("comsd", "cic") for seed in (1, 2, 3)},
+    **{f"cheetah/{m}-pixels-1": f"pixels/{m}-1" for m in ("comsd", "cic")},
     **{
         f"{robot}/comsd-auto-1": f"balance/auto-{robot}-1"
         for robot in ("walker", "hopper", "cheetah", "quadruped")
@@ -69,8 +73,10 @@ def run() -> None:
         if not to.exists():
             shutil.copytree(ROOT / "results" / policy, to)
     for plan in PLANS:
-        main(f"reproduce {plan} {SCALE} --dir {RUNS}".split())
+        main(f"reproduce {plan} {SCALE} --dir {RUNS} --kept {RESULTS}".split())
     for name, source in RATES.items():
+        if (RESULTS / "learning-rate" / f"{name}.csv").exists():
+            continue
         _, _, seed, task = name.split("-")[:4]
         how = f"--task {task} --agent.lr 2e-5 {SCALE} --seed {seed} --run {ROOT}/runs/tune/{name}"
         main(f"finetune {RUNS}/lite/{source} {how}".split())

@@ -28,7 +28,7 @@ from comsd.reproduction.collect import FinishedRun
 from comsd.reproduction.exhibits import EXHIBITS, find_exhibit
 from comsd.reproduction.keep import keep_runs
 from comsd.reproduction.page import measured_markdown, write_report
-from comsd.reproduction.plan import make_plan
+from comsd.reproduction.plan import make_plan, not_kept
 from comsd.reproduction.sections import make_section, paper_values
 from comsd.reproduction.statistics import interval, summarise
 from comsd.resolve import resolve
@@ -352,6 +352,15 @@ def test_the_paper_s_table_end_to_end_through_kill_9(tmp_path: Path) -> None:
     assert same[0] == same[1]
     assert pages[0].read_text() == pages[1].read_text()
     assert Run(kept / "smoke" / "finetune" / "walker_run" / "cic-1").finished
+    chosen = {"domains": ["walker"], "methods": ["cic"], "tasks": ["walker_run", "walker_stand"]}
+    plan = not_kept(make_plan("finetuning", "smoke", seeds=1, **chosen), kept)
+    assert [job.place for job in plan.jobs] == [
+        "pretrain/walker/cic-1",  # again: it was kept without weights
+        "finetune/walker_stand/cic-1",
+        "scratch/walker_stand/ddpg-1",
+    ]
+    with pytest.raises(InputError, match="which holds no runs of preset lite"):
+        not_kept(make_plan("finetuning", "lite", seeds=1, **chosen), kept)
     assert not [path for path in kept.rglob("*.json") if str(tmp_path) in path.read_text()]
 
 

@@ -24,7 +24,7 @@ from comsd.jobs.executor import Executor
 from comsd.jobs.executors import make_executor
 from comsd.reproduction.keep import keep_runs
 from comsd.reproduction.page import write_report
-from comsd.reproduction.plan import carry_out, make_plan
+from comsd.reproduction.plan import carry_out, make_plan, not_kept
 from comsd.reproduction.run_page import is_run, write_run_report
 from comsd.runs.run import Run
 from comsd.sweeps.make import make_sweep
@@ -102,12 +102,14 @@ def reproduce(
     methods: Sequence[str] = (),
     tasks: Sequence[str] = (),
     controllers: Sequence[str] = (),
+    kept: Path | str | None = None,
     report: Report = silent,
     where: Mapping[str, Any] | None = None,
 ) -> Path:
     """All runs behind a table or figure of the paper, or `all`; returns the path of the report.
 
     seeds: None takes the paper's number at its scale, 3 at others. controllers: of skills.
+    kept: a directory of runs that are not trained again, made by `report(..., keep=...)`.
     where: `{"on": "ray", "gpus": 0.25}`, names as in `comsd reproduce --help`. The same call
     again continues.
     """
@@ -119,6 +121,7 @@ def reproduce(
     choose("precision", precision, dict.fromkeys(get_args(Precision)))
     name = as_text("exhibit", exhibit)
     plan = make_plan(name, preset, seeds=number, precision=precision, **chosen)
+    plan = plan if kept is None else not_kept(plan, as_path("kept", kept))
     carry_out(plan, place / preset, executor_of(where), report)
     return write_report(place)
 

@@ -17,7 +17,7 @@ from comsd.jobs.size import job_size
 from comsd.options import Option
 from comsd.reproduction.exhibits import EXHIBITS
 from comsd.reproduction.page import write_report
-from comsd.reproduction.plan import ALL, Plan, carry_out, make_plan
+from comsd.reproduction.plan import ALL, Plan, carry_out, make_plan, not_kept
 from comsd.sweeps.sweep import FILE
 
 OPTIONS = [
@@ -29,6 +29,7 @@ OPTIONS = [
     Option("--controllers", str, "of skills: continuous, discrete [both]", several=True),
     Option("--seeds", int, "seeds 1 to N [the paper's number at its scale, else 3]"),
     Option("--dir", Path, "where runs and report go", Path("reproduction")),
+    Option("--kept", Path, "only what is not among the runs kept there by report --keep"),
     *executors.OPTIONS,
     Option("--plan", bool, "only print the plan"),
 ]
@@ -48,6 +49,8 @@ def reproduce(argv: list[str]) -> None:
         tasks=values["--tasks"] or (),
         controllers=values["--controllers"] or (),
     )
+    if values["--kept"]:
+        plan = not_kept(plan, values["--kept"])
     root = values["--dir"] / values["--preset"]
     if values["--plan"]:
         show_plan(plan, root, executors.planned_slots(values))

@@ -128,6 +128,19 @@ def make_jobs(
             yield Job(place, "scratch", task, *who, options=options, pixels=exhibit.pixels)
 
 
+def not_kept(plan: Plan, directory: Path) -> Plan:
+    """What is still to be trained beside the runs that `comsd report --keep` put into a directory.
+
+    A kept pre-training has no weights: it is trained again if something new starts from it.
+    """
+    root = directory / plan.preset
+    if not root.is_dir():
+        raise InputError(f"kept is {directory}, which holds no runs of preset {plan.preset}")
+    new = [job for job in plan.jobs if not job.finished(root)]
+    needed = {job.needs for job in new}
+    return replace(plan, jobs=tuple(j for j in plan.jobs if j in new or j.place in needed))
+
+
 def carry_out(
     plan: Plan, root: Path, executor: Executor, report: Report, watch: Watch = lambda _: None
 ) -> None:
