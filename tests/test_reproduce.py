@@ -352,7 +352,11 @@ def test_the_paper_s_table_end_to_end_through_kill_9(tmp_path: Path) -> None:
     assert same[0] == same[1]
     assert pages[0].read_text() == pages[1].read_text()
     assert Run(kept / "smoke" / "finetune" / "walker_run" / "cic-1").finished
-    chosen = {"domains": ["walker"], "methods": ["cic"], "tasks": ["walker_run", "walker_stand"]}
+    chosen: dict[str, Any] = {
+        "domains": ["walker"],
+        "methods": ["cic"],
+        "tasks": ["walker_run", "walker_stand"],
+    }
     plan = not_kept(make_plan("finetuning", "smoke", seeds=1, **chosen), kept)
     assert [job.place for job in plan.jobs] == [
         "pretrain/walker/cic-1",  # again: it was kept without weights

@@ -19,6 +19,7 @@ from comsd.files import Folder
 from comsd.jobs.executor import Ended, Status
 from comsd.jobs.job import Job
 from comsd.jobs.size import job_size
+from comsd.registry import METHODS
 from comsd.reproduction.statistics import summarise
 from comsd.runs.run import Run
 from comsd.sweeps.course import Course, TreeParzen
@@ -69,7 +70,7 @@ MAZE = "sweep comsd --env maze-tree --preset smoke"
         ("sweep comsd --env walker --task walker_run --rank akd", "rank is 'akd'; allowed: return"),
         # Known after `comsd evaluate` alone, or of skills with a flag: nothing to rank by.
         ("sweep comsd --env walker --rank identification", "rank is 'identification'; allowed: "),
-        ("sweep diayn --env walker --rank akd_max_flag", "did you mean 'akd_max_constant'?"),
+        ("sweep diayn --env walker --rank akd_max_flag", "did you mean 'akd_max_random'?"),
         ("sweep comsd,becl --env walker --rank held_out_auc", "rank is 'held_out_auc'; allowed: "),
         (
             "sweep diayn --env walker skills=6 --rank ms_coverage10_constant",
@@ -79,7 +80,6 @@ MAZE = "sweep comsd --env maze-tree --preset smoke"
             "sweep comsd --env walker --task walker_run --rank return_without_noise",
             "rank is 'return_without_noise'",
         ),
-        ("sweep comsd,becl --env walker", "these trials have no metric in common"),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -271,9 +271,10 @@ def test_the_usual_metric_is_one_that_every_trial_logs() -> None:
     for spaces, rank in (
         ("box", "akd_range_flag"),
         ("one-hot", "akd_range_constant"),
-        ("box,one-hot", "held_out_auc"),
+        ("box,one-hot", "state_coverage"),
     ):
         assert make_sweep("comsd", "walker", {"space": spaces}).rank == rank
+    assert make_sweep(",".join(METHODS), "walker", {}).rank == "state_coverage"
 
 
 @pytest.mark.parametrize("method", ["comsd", "diayn"])

@@ -229,7 +229,9 @@ def checked(config: Config) -> Config:
     method, space = config.run.method, config.run.space
     allowed = [s.kind for s in method_class(method, config.run.stage).spaces]
     if space not in allowed:
-        raise InputError(f"space is {space!r}; allowed for {method}: {', '.join(allowed)}")
+        raise InputError(
+            f"space is {space!r}; allowed for {method}: {', '.join(allowed)} (--space)"
+        )
     assert isinstance(config.method, MethodConfig)
     config.method.check_space(space)
     if config.run.pixels:

@@ -124,7 +124,8 @@ class Evaluator(ABC):
     def title(self) -> str:
         s = self.run.config.run
         if not self.run.pretrains:
-            return f"{s.stage} on {s.env}, seed {s.seed}"
+            whose = f" of {source.config.run.method}" if (source := self.run.source) else ""
+            return f"{s.stage}{whose} on {s.env}, seed {s.seed}"
         size = "skills" if s.space == "one-hot" else f"dimensions of skill ({s.space})"
         return f"{s.method} on {s.env}, {s.skills} {size}, seed {s.seed}"
 

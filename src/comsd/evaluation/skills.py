@@ -111,17 +111,27 @@ class Behaviour:
 
 
 def training_sweep(space: SkillSpace) -> str:
-    """The sweep that is rolled out during training."""
+    """The sweep that progress and pictures show."""
     return "flag" if isinstance(space, Box) else "constant"
+
+
+def pooled_sweep(space: SkillSpace) -> str:
+    """The sweep that stands for all skills."""
+    return "random" if "random" in skill_sweeps(space) else "constant"
+
+
+def training_sweeps(space: SkillSpace) -> list[str]:
+    """Those that are rolled out during training."""
+    return list(dict.fromkeys((training_sweep(space), pooled_sweep(space))))
 
 
 def training_meanings(space: SkillSpace) -> dict[str, str]:
     """Of the metrics of evaluations during training."""
-    ends = f"_{training_sweep(space)}"
+    ends = tuple(f"_{name}" for name in training_sweeps(space))
     return {
         name: meaning
         for name, meaning in MEANINGS.items()
-        if name.endswith(ends) or name in held_out.MEANINGS
+        if name.endswith(ends) or name == "state_coverage" or name in held_out.MEANINGS
     }
 
 
@@ -140,7 +150,7 @@ class SkillEvaluator(Evaluator):
         self.steps = min(steps, run.spec.horizon)
         self.n_random = chosen.skills or RANDOM_SKILLS
         self.sweeps = skill_sweeps(self.space, self.n_random)
-        self.pooled = "random" if "random" in self.sweeps else "constant"  # stands for all skills
+        self.pooled = pooled_sweep(self.space)
         self.training_sweep = training_sweep(self.space)
         self.progress_metrics = {
             "health/retrieval": "retrieval",
@@ -225,9 +235,12 @@ class SkillEvaluator(Evaluator):
     # --- metrics ----------------------------------------------------------------------------------
 
     def training_metrics(self, trainer: Trainer) -> Values:
-        name, starts = self.training_sweep, min(self.starts, TRAINING_STARTS)
-        rollouts = self.roll_out(trainer.policy, self.sweeps[name], starts)
-        values = sweep_metrics(name, activity(rollouts), mean_states(rollouts))
+        starts, values = min(self.starts, TRAINING_STARTS), Values()
+        for name in training_sweeps(self.space):
+            rollouts = self.roll_out(trainer.policy, self.sweeps[name], starts)
+            values |= sweep_metrics(name, activity(rollouts), mean_states(rollouts))
+            if name == self.pooled:
+                values["state_coverage"] = state_coverage(rollouts)
         return values | self.held_out(trainer.policy, trainer.method, trainer.agent).values
 
     def measure(self, policy: Policy) -> Measured:

@@ -34,7 +34,6 @@ PICTURES = {  # of `comsd evaluate` and `comsd analyse`, by directory
     ("analysis",): ("trajectories.png", "analysis.png", "strips.png"),
 }
 LARGEST = 20_000_000  # bytes of a picture
-MOST_CURVES = 24
 BESIDE = ("intervals", "untrained", "random")  # what an analysis has for its figures
 STAGES = {"pretrain": "skills of", "finetune": "fine-tuning of", "combine": "combination of"}
 
@@ -47,7 +46,8 @@ def write_run_report(run: Run, out: Path | None = None) -> Path:
     """Write RUN/report, or `out`; returns the path of the page."""
     folder = output_folder(out, run.folder / "report")
     s = run.config.run
-    title = text(f"{STAGES.get(s.stage, 'training of')} {s.method} on {s.env}, seed {s.seed}")
+    who = run.source.config.run.method if run.source else s.method
+    title = text(f"{STAGES.get(s.stage, 'training of')} {who} on {s.env}, seed {s.seed}")
     parts = [f"<h1>{title}</h1>", overview(run)]
     if EXPLORER in run.folder.names():
         place = quote(os.path.relpath(run.path / EXPLORER, folder.path))
@@ -80,7 +80,7 @@ def overview(run: Run) -> str:
     s = run.config.run
     known: dict[str, object] = {
         "preset, agent": f"{s.preset}, {s.agent}",
-        "skills": f"{s.space}, {s.skills}",
+        "skills": f"{s.space}, {s.skills}" if run.source is None else whose_skills(run),
         "steps": f"{run.reached:,} of {s.steps:,}",
         "time limit of an episode": f"{run.spec.horizon:,} steps",
     }
@@ -96,6 +96,15 @@ def overview(run: Run) -> str:
         }
     known["code"] = commit_of(run)
     return rows(known.items())
+
+
+def whose_skills(run: Run) -> str:
+    """Of an adaptation: the run they come from, and what chooses among them."""
+    assert run.source is not None
+    s, adapt = run.source.config.run, run.config.adapt
+    chosen = {"rule": "by the rule", "controller": "by the controller"}
+    how = [f"{what} {getattr(adapt, key)}" for key, what in chosen.items() if hasattr(adapt, key)]
+    return ", ".join([f"{s.method} on {s.env}, seed {s.seed}", *how])
 
 
 def figures(run: Run, analysis: Mapping[str, Any] | None) -> str:
@@ -165,7 +174,7 @@ def curves(run: Run) -> Figure | None:
                 found.append((name.replace("_", " "), list(steps), list(values)))
     if not found:
         return None
-    figure, grid = panels(len(found[:MOST_CURVES]), 4, 3.2, 2.2)
+    figure, grid = panels(len(found), 4, 3.2, 2.2)
     for axes, (name, steps, values) in zip(grid, found, strict=False):
         axes.plot(steps, values, "-" if len(steps) > 2 else "o-", linewidth=1.2)
         axes.set_title(name, fontsize=9)

@@ -18,7 +18,7 @@ from comsd.config import Config, choose
 from comsd.errors import InputError, RunError
 from comsd.evaluation import MazeEvaluator, TaskEvaluator, held_out
 from comsd.evaluation.metrics import MEAN_NEIGHBOURS
-from comsd.evaluation.skills import training_meanings, training_sweep
+from comsd.evaluation.skills import training_meanings, training_sweeps
 from comsd.files import Folder
 from comsd.jobs.job import Job
 from comsd.methods.base import Method
@@ -41,7 +41,8 @@ from comsd.sweeps.settings import (
 Adaptation = Literal["finetune", "combine"]
 Trial = tuple[tuple[str, Value], ...]  # settings by name
 
-USUAL_RANK = ("occupancy_entropy", "akd_range_flag", "akd_range_constant", "held_out_auc")
+# The last is there for every method and space.
+USUAL_RANK = ("occupancy_entropy", "akd_range_flag", "akd_range_constant", "state_coverage")
 CHECKED = 500  # combinations of values that are resolved before a sweep starts
 LONGEST = 90  # letters of a trial's name in a path
 FILE = "sweep.json"
@@ -275,8 +276,9 @@ def of_task(sweep: Sweep, trial: Trial) -> dict[str, str]:
 def of_skills(config: Config) -> dict[str, str]:
     """Without scores by a method that gives none, and neighbours among fewer skills."""
     space, found = make_space(config), training_meanings(make_space(config))
-    skills = len(skill_sweeps(space)[training_sweep(space)])
-    dropped = [f"ms_coverage{k}_{training_sweep(space)}" for k in MEAN_NEIGHBOURS if k >= skills]
+    sizes = {name: len(skill_sweeps(space)[name]) for name in training_sweeps(space)}
+    few = product(sizes.items(), MEAN_NEIGHBOURS)
+    dropped = [f"ms_coverage{k}_{name}" for (name, skills), k in few if k >= skills]
     if METHODS[config.run.method].skill_scores is Method.skill_scores:
         dropped += held_out.MEANINGS
     return {name: meaning for name, meaning in found.items() if name not in dropped}
@@ -286,8 +288,6 @@ def usual_rank(sweep: Sweep) -> str:
     if sweep.task is not None:
         return "return"
     known = rank_metrics(sweep)
-    if not known:
-        raise InputError("these trials have no metric in common; sweep them apart, or with --task")
     return next(name for name in USUAL_RANK if name in known)
 
 
