@@ -13,7 +13,8 @@ from comsd.envs.foreign import IMPORTED
 from comsd.errors import InputError
 from comsd.files import Folder
 from comsd.jobs.job import Job
-from comsd.registry import LOADED
+from comsd.options import peek_option
+from comsd.registry import LOADED, TASKS, LoadedFile
 from comsd.training.logger import read_progress
 
 HOST = socket.gethostname()
@@ -94,9 +95,15 @@ class Resources:
             options += ["--device", "cuda"]
         for package in IMPORTED:
             options += ["--env-package", package]
-        for path, loaded in LOADED.items() if user_files else ():
+        for path, loaded in needed_files(argv).items() if user_files else ():
             options += [f"--{loaded.kind}-file", str(path)]
         return [*argv, *options]
+
+
+def needed_files(argv: list[str]) -> dict[Path, LoadedFile]:
+    """The files of the user for a command; a task of ours has its own reward."""
+    rewarded = peek_option(argv, "--task") in TASKS
+    return {p: file for p, file in LOADED.items() if not (rewarded and file.kind == "reward")}
 
 
 def open_log(log: Path) -> IO[bytes]:

@@ -16,11 +16,10 @@ from typing import Any
 from comsd.errors import InputError
 from comsd.files import Folder
 from comsd.jobs.carry import Store
-from comsd.jobs.executor import Ended, Resources, Status
+from comsd.jobs.executor import Ended, Resources, Status, needed_files
 from comsd.jobs.job import Job
 from comsd.jobs.ray_cluster import connect
 from comsd.jobs.ray_worker import Board, Order, run_job
-from comsd.registry import LOADED
 
 WAIT = 0.5  # seconds for the next job to end
 LOOK_AGAIN = 5.0  # seconds between looks at what the cluster has
@@ -70,6 +69,7 @@ class RayExecutor:
         if self.board is None:
             self.prepare(root)
         place = Path("{root}")
+        files = needed_files(job.start_command(place))
         order = Order(
             job,
             str(self.root),
@@ -77,7 +77,7 @@ class RayExecutor:
             self.carry,
             self.arguments(job.start_command(place)),
             self.arguments(job.resume_command(place)),
-            {str(path): (file.kind, path.read_bytes()) for path, file in LOADED.items()},
+            {str(path): (file.kind, path.read_bytes()) for path, file in files.items()},
         )
         self.running[self.task.remote(order, self.board)] = job
 
