@@ -17,6 +17,7 @@ import comsd
 from comsd import checkpoint
 from comsd.agents.critics import CRITICS
 from comsd.agents.ddpg import DDPG, DDPGConfig
+from comsd.analysis.episodes import episodes
 from comsd.config import Settings
 from comsd.encoders import ConvEncoder, EncoderFrom, PixelSettings, plain_spec
 from comsd.envs import rendering
@@ -25,6 +26,7 @@ from comsd.envs.pixels import PixelEnv, act_on_states, image_pixels
 from comsd.envs.rendering import Quality
 from comsd.envs.specs import ROBOT_TASKS, make_robot
 from comsd.errors import InputError
+from comsd.evaluation.tasks import TaskEvaluator
 from comsd.frame_replay import FrameLayout, FrameReplay
 from comsd.jobs.cost import job_seconds
 from comsd.jobs.size import job_size
@@ -386,6 +388,21 @@ def test_every_method_learns_from_images(method: str) -> None:
     assert ("method_bottleneck.hidden.0.weight" in moved) == (method != "lsd")
     if method == "comsd":
         assert {"comsd/nce", "comsd/nce_neighbours"} <= set(metrics)
+
+
+@pytest.mark.usefixtures("opengl")
+def test_an_actor_of_images_gets_the_returns_that_are_evaluated(tmp_path: Path) -> None:
+    """Though it acts where every state can be measured: an image for every second of them."""
+    short: dict[str, Any] = {"steps": 240, "evaluate_every": 10**6, "rollouts": 1}
+    run = comsd.finetune(
+        None, task="cheetah_run", preset="smoke", pixels=True, run=tmp_path / "run", **short
+    )
+    evaluator = TaskEvaluator(run)
+    seen = episodes(run, run.actor(1), 1, evaluator.seed)
+    assert seen.reward is not None
+    assert seen.obs.shape == (1, 1, 1000, 17)
+    returns = evaluator.returns(run.policy, run.selected_skill)
+    assert seen.reward.sum() == pytest.approx(returns[0], rel=1e-9)
 
 
 @pytest.mark.usefixtures("opengl")

@@ -9,10 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from comsd.analysis import Analysis
+    from comsd.analysis import Analysis, EpisodeAnalysis
     from comsd.api import (
         Evaluation,
         analyse,
+        analyse_episodes,
         combine,
         evaluate,
         explore,
@@ -38,6 +39,7 @@ __all__ = [
     "Analysis",
     "Batch",
     "Box",
+    "EpisodeAnalysis",
     "Evaluation",
     "InputError",
     "Method",
@@ -50,6 +52,7 @@ __all__ = [
     "Sphere",
     "SweepResult",
     "analyse",
+    "analyse_episodes",
     "combine",
     "evaluate",
     "explore",

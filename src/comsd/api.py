@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from comsd.adaptation import FinetuneSettings
-from comsd.analysis import Analysis, analyse_skills
+from comsd.analysis import Analysis, EpisodeAnalysis, analyse_skills, measure_episodes
 from comsd.arguments import as_flag, as_path, check_report
 from comsd.config import Config, check_value
 from comsd.errors import InputError, Interrupted, RunError, TrainingError, quoted, readable_failures
 from comsd.evaluation import Options, make_evaluator, make_skill_evaluator
 from comsd.evaluation.base import Evaluator, untrained_policy
+from comsd.evaluation.tasks import TaskEvaluator
 from comsd.explorer import write_page
 from comsd.files import Folder, output_folder
 from comsd.resolve import resolve, resolve_combine, resolve_finetune, resolve_scratch
@@ -293,14 +294,42 @@ def analyse(
     check_report(report)
     if not opened.pretrains:
         raise InputError(
-            f"analyse is for skills and {opened.path} is a run on the task {opened.spec.name}: "
-            f"`comsd evaluate {quoted(opened.path)}` measures and draws it"
+            f"analyse is for skills and {opened.path} is a run on the task {opened.spec.name}; "
+            "allowed: analyse_episodes"
         )
     prepare(opened.config.run)
     evaluator = make_skill_evaluator(opened, Options(starts, skills, steps, xy))
-    folder = output_folder(None if out is None else as_path("out", out), opened.folder / "analysis")
+    folder = analysis_folder(opened, out)
     with readable_failures(opened.path), shown_progress(evaluator, report):
         return analyse_skills(evaluator, folder, sweep, video, report)
+
+
+def analyse_episodes(
+    run: Run | Path | str,
+    *,
+    video: bool = False,
+    starts: int | None = None,
+    out: Path | str | None = None,
+    report: Report = silent,
+) -> EpisodeAnalysis:
+    """Measure and draw what an adaptation does in episodes of its task, beside what it began with,
+    and which skill its controller chooses when; everything goes to `out`, or RUN/analysis.
+
+    starts: the number of episodes.
+    """
+    opened, video = load(run), as_flag("video", video)
+    check_report(report)
+    if opened.pretrains:
+        raise InputError(f"run {opened.path} is a pre-training, without a task; allowed: analyse")
+    prepare(opened.config.run)
+    evaluator = TaskEvaluator(opened, Options(starts))
+    folder = analysis_folder(opened, out)
+    with readable_failures(opened.path):
+        return measure_episodes(evaluator, folder, video, report)
+
+
+def analysis_folder(run: Run, out: Path | str | None) -> Folder:
+    return output_folder(None if out is None else as_path("out", out), run.folder / "analysis")
 
 
 def explore(

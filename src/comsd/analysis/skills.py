@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -160,6 +160,7 @@ def draw_robot(
     folder: Folder,
     files: dict[str, Path],
     report: Callable[[str], None] | None,
+    film_name: str = "skills",
 ) -> str:
     """The poses of a robot from its first start; a video, too, if there is somebody to report to.
 
@@ -174,13 +175,14 @@ def draw_robot(
     files["strips.png"] = folder.path / "strips.png"
     folder.replace("strips.png", png_of(strips, DPI))
     if report:
-        film = write_video(robot.name, qpos, labels, control_step(robot), folder, report)
+        seconds = control_step(robot)
+        film = write_video(robot.name, qpos, labels, seconds, folder, report, film_name)
         files[film.name] = film
     return robot.spin_unit
 
 
-def as_csv(rows: list[SkillFigures]) -> bytes:
-    """Without the columns of which nothing is known."""
+def as_csv(rows: Sequence[Any]) -> bytes:
+    """Of dataclasses, without the columns of which nothing is known."""
     table = [dataclasses.asdict(row) for row in rows]
     text = io.StringIO(newline="")
     names = [name for name in table[0] if any(row[name] is not None for row in table)]

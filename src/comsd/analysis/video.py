@@ -33,8 +33,9 @@ def write_video(
     control_step: float,
     folder: Folder,
     report: Callable[[str], None],
+    name: str = "skills",
 ) -> Path:
-    """The first seconds of each roll-out at true speed: skills.mp4, or a GIF without ffmpeg."""
+    """The first seconds of each roll-out at true speed: NAME.mp4, or a GIF without ffmpeg."""
     report("testing OpenGL")
     backend = first_working()
     if backend is None:
@@ -46,7 +47,7 @@ def write_video(
     frames = qpos[:, steps[steps < qpos.shape[1]]]
     report(f"rendering {frames.shape[0]} x {frames.shape[1]} pictures by {backend}")
     with tempfile.TemporaryDirectory(prefix=".tmp-") as temporary:
-        poses, film = Path(temporary, "poses.npz"), Path(temporary, f"skills.{kind}")
+        poses, film = Path(temporary, "poses.npz"), Path(temporary, f"{name}.{kind}")
         np.savez(poses, qpos=frames, labels=labels)
         argv = ["-m", "comsd.analysis.render", robot, str(poses), str(FPS), str(film)]
         if why := failure(backend, *argv):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import comsd
-from comsd.analysis import Analysis
+from comsd.analysis import Analysis, EpisodeAnalysis
 from comsd.cli.console import again, called, echo, read_arguments, say
 from comsd.cli.tables import READABLE, Table, show
 from comsd.errors import InputError
@@ -119,7 +119,7 @@ def show_meanings(meanings: Mapping[str, str]) -> None:
 
 ANALYSE = [
     *MEASURED,
-    Option("--video", bool, "robots: film the skills of the sweep"),
+    Option("--video", bool, "robots: film the skills of the sweep, or the adapted agent"),
     Option("--sweep", str, f"what to draw and film: {', '.join(SWEEPS)}", "constant"),
     Option("--out", Path, "directory of the results", "RUN/analysis"),
 ]
@@ -127,13 +127,24 @@ ANALYSE = [
 
 def analyse(argv: list[str]) -> None:
     place, given = read_arguments(argv, "comsd analyse RUN", ANALYSE, RUN)
-    options = chosen(given)
-    options |= {"sweep": given.get("--sweep", "constant"), "out": given.get("--out")}
-    result = comsd.analyse(place, video="--video" in given, **options, report=say)
+    run, video, out = comsd.load(place), "--video" in given, given.get("--out")
+    if run.pretrains:
+        options, sweep = chosen(given), given.get("--sweep", "constant")
+        result = comsd.analyse(run, video=video, sweep=sweep, **options, out=out, report=say)
+    else:
+        if extra := {"--skills", "--steps", "--xy", "--sweep"} & given.keys():
+            raise InputError(f"{min(extra)} is for skills, and {place} is a run on a task")
+        starts = given.get("--starts")
+        result = comsd.analyse_episodes(run, video=video, starts=starts, out=out, report=say)
     if "--json" in given:
         print(json.dumps(result.to_json(), indent=1))
-    else:
+        return
+    if isinstance(result, Analysis):
         show_analysis(result)
+    else:
+        show_episodes(result)
+    for path in result.files.values():
+        echo(f"written: {path}")
 
 
 def show_analysis(result: Analysis) -> None:
@@ -166,8 +177,23 @@ def show_analysis(result: Analysis) -> None:
             figures = [f"{round(x, 2) + 0.0:.2f}" for x in values]  # no -0.00
             table.add_row(s.sweep, s.skill, *figures)
     show(table)
-    for path in result.files.values():
-        echo(f"written: {path}")
+
+
+def show_episodes(result: EpisodeAnalysis) -> None:
+    print(f"{result.starts} episodes of each, from the same starts")
+    columns = {
+        "mean_return": "return",
+        "return_sd": "SD over episodes",
+        "akd": "AKD",
+        "height": "torso height, m",
+        "speed": "forward speed, m/s",
+        "spin": f"spin, {result.spin_unit}",
+    }
+    known = [name for name in columns if getattr(result.behaviours[0], name) is not None]
+    table = Table("behaviour", *(columns[name] for name in known))
+    for row in result.behaviours:
+        table.add_row(row.behaviour, *(f"{getattr(row, name) + 0.0:.3g}" for name in known))
+    show(table)
 
 
 EXPLORE = [

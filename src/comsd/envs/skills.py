@@ -1,4 +1,7 @@
-"""A task controlled through a frozen skill-conditioned policy: the action is the skill."""
+"""A task controlled through a frozen skill-conditioned policy: the action is the skill.
+
+`SkillEnv` is what a controller learns in; `ControlledSkills` is what it has learned, as one policy.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,39 @@ from torch import Tensor
 from comsd.envs.base import Env, Step
 from comsd.skills import SkillSpace
 from comsd.types import Array, Mask, PolicyFn
+
+
+class ControlledSkills:
+    """A controller and the skills it chooses among as one policy: from observations (N, ...) to
+    actions (N, A) of the plain environment. A choice acts for `hold` calls.
+    """
+
+    def __init__(
+        self,
+        controller: PolicyFn,
+        policy_fn_of: Callable[[Tensor, np.random.Generator | None], PolicyFn],
+        space: SkillSpace,
+        hold: int,
+        decode: bool,
+    ) -> None:
+        """As for `SkillEnv`; controller: from observations to its action, which is the skill."""
+        self.controller, self.policy_fn_of, self.space = controller, policy_fn_of, space
+        self.hold, self.decode = hold, decode
+        self.reset()
+
+    def reset(self) -> None:
+        """An episode begins: the next call chooses."""
+        self.calls = 0
+        self.skill: Tensor | None = None  # (N, Z) that act now
+        self.policy_fn: PolicyFn | None = None
+
+    def __call__(self, obs: NDArray[Any]) -> Array:
+        if self.policy_fn is None or self.calls % self.hold == 0:
+            chosen = torch.from_numpy(self.controller(obs))
+            self.skill = self.space.decode(chosen) if self.decode else chosen
+            self.policy_fn = self.policy_fn_of(self.skill, None)
+        self.calls += 1
+        return self.policy_fn(obs)
 
 
 class SkillEnv:

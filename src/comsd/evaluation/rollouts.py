@@ -33,6 +33,7 @@ class Rollouts:
     length: NDArray[np.int64]  # (skills, starts)  steps that count
     positions: Floats | None  # (skills, starts, 1 + time, 2)  from the start on, where known
     watched: dict[str, NDArray[Any]] = field(default_factory=dict)  # (skills, starts, time, ...)
+    reward: Floats | None = None  # (skills, starts, time)  of the task; 0 once the episode ended
 
     @property
     def valid(self) -> Mask:
@@ -105,7 +106,7 @@ def roll_out(
     The environments are those of the first skill, then those of the next. xy: entries of the
     observation in place of the environment's positions.
     """
-    obs, alive, places = [], [], []
+    obs, alive, places, reward = [], [], [], []
     watched: dict[str, list[NDArray[Any]]] = {}
 
     def place(now: Array) -> Floats | None:
@@ -119,6 +120,7 @@ def roll_out(
     for step in rollout(env, act, length, stopped=stopped):
         obs.append(summarise(step.next_obs, env.obs_spec))
         alive.append(step.alive)
+        reward.append(np.where(step.alive, step.reward, 0))
         places.append(place(step.next_obs))
         for name, values in (watch() if watch else {}).items():
             watched.setdefault(name, []).append(np.array(values))  # the next step overwrites them
@@ -134,4 +136,5 @@ def roll_out(
         by_skill(alive).sum(-1),
         by_skill(places) if known else None,
         {name: by_skill(rows) for name, rows in watched.items()},
+        by_skill(reward),
     )

@@ -7,10 +7,11 @@ Mean actions. Robots have the same starts for all skills; other environments dra
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from comsd import checkpoint
@@ -67,6 +68,8 @@ from comsd.training.trainer import Trainer
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from comsd.envs.mujoco import RobotEnv
 
 IDENTIFIED_STEPS = 200  # of the roll-outs by which skills are identified
 TRAINING_STARTS = 2  # per skill during training, of which evaluations are a part
@@ -328,6 +331,13 @@ class SkillEvaluator(Evaluator):
         return figure
 
 
+def motion(env: RobotEnv) -> dict[str, NDArray[Any]]:
+    """How a robot made with `motion=True` moves now."""
+    robot, x = env.robot, env.readings
+    speeds = {"speed": robot.speed(x), "spin": robot.spin(x)}
+    return {"qpos": x["qpos"], "height": robot.height(x), **speeds}
+
+
 class RobotEvaluator(SkillEvaluator):
     """Our robots: all skills have the same starts, and their motion can be recorded."""
 
@@ -336,14 +346,4 @@ class RobotEvaluator(SkillEvaluator):
     def make_env(self, skills: int, starts: int) -> tuple[Env, Watch | None]:
         env = make_robot(self.run.spec.name, [*range(starts)] * skills, motion=self.motion)
         self.choose_entries(env)
-        robot, x = env.robot, env.readings
-
-        def watch() -> dict[str, Any]:
-            return {
-                "qpos": x["qpos"],
-                "height": robot.height(x),
-                "speed": robot.speed(x),
-                "spin": robot.spin(x),
-            }
-
-        return env, watch if self.motion else None
+        return env, partial(motion, env) if self.motion else None

@@ -34,6 +34,7 @@ Returns = NDArray[np.float64]  # (episodes,)
 class TaskEvaluator(Evaluator):
     """`run.rollouts` episodes, always from the same initial states for the same run."""
 
+    takes = ("starts",)
     meanings = {
         "return": "mean return of the episodes; 1000 is the most for our robots",
         "return_sd": "standard deviation over the episodes, if there are several",
@@ -45,7 +46,8 @@ class TaskEvaluator(Evaluator):
     def __init__(self, run: Run, options: Options | None = None) -> None:
         super().__init__(run, options)
         self.progress_metrics = {"return": "return", f"{run.config.run.agent}/q": "Q"}
-        self.best_candidate: float | None = None
+        self.rollouts = self.options.starts or self.rollouts
+        self.return_alone: float | None = None  # of the best candidate
 
     def returns(self, policy: Policy | None, skill: Tensor, noise: bool = False) -> Returns:
         """Without a policy, of random actions; those of a discrete controller are candidates."""
@@ -95,12 +97,14 @@ class TaskEvaluator(Evaluator):
         """What a discrete controller has to rise above; the same at every evaluation."""
         if not isinstance(policy, GreedyPolicy):
             return {}
-        if self.best_candidate is None:
-            # Chosen on other starts: the maximum of several means is above what the skill is worth.
-            tried = self.candidate_returns(policy.candidates, self.seed + 1)
-            best = policy.candidates[int(tried.argmax())][None]
-            self.best_candidate = float(self.candidate_returns(best, self.seed)[0])
-        return {"return_best_candidate": self.best_candidate}
+        if self.return_alone is None:
+            best = policy.candidates[self.best_candidate(policy)][None]
+            self.return_alone = float(self.candidate_returns(best, self.seed)[0])
+        return {"return_best_candidate": self.return_alone}
+
+    def best_candidate(self, policy: GreedyPolicy) -> int:
+        """Chosen on other starts: the maximum of several means is above what the skill is worth."""
+        return int(self.candidate_returns(policy.candidates, self.seed + 1).argmax())
 
     def measure(self, policy: Policy) -> Measured:
         return Measured(self.score(policy, self.run.selected_skill) | self.alone(policy), {})

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PICTURES = {  # of `comsd evaluate` and `comsd analyse`, by directory
     (): ("skills.png", "curve.png"),
-    ("analysis",): ("trajectories.png", "analysis.png", "strips.png"),
+    ("analysis",): ("trajectories.png", "analysis.png", "episodes.png", "strips.png"),
 }
 LARGEST = 20_000_000  # bytes of a picture
 BESIDE = ("intervals", "untrained", "random")  # what an analysis has for its figures
@@ -155,7 +155,10 @@ def pictures(run: Run) -> list[str]:
 def missing_commands(run: Run, analysis: Mapping[str, Any] | None) -> str:
     names = run.folder.names()
     wanted = [] if {"skills.png", "curve.png"}.intersection(names) else ["evaluate"]
-    if run.pretrains:
+    if not run.pretrains:
+        shown = "episodes.png" in (run.folder / "analysis").names()
+        wanted += [] if shown else ["analyse"]
+    else:
         wanted += [] if analysis else ["analyse"]
         wanted += [] if EXPLORER in names else ["explore"]
     return ", ".join(f"<code>comsd {command} {text(run.path)}</code>" for command in wanted)

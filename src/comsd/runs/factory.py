@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from comsd.adaptation import (
     CombineSettings,
@@ -20,7 +20,7 @@ from comsd.adaptation import (
     find_candidates,
     make_selector,
 )
-from comsd.agents.base import make_policy_fn
+from comsd.agents.base import Policy, make_policy_fn
 from comsd.agents.dqn import DQN
 from comsd.config import Config
 from comsd.encoders import ConvEncoder, PixelSettings, plain_spec
@@ -28,7 +28,7 @@ from comsd.envs.base import Env, action_rng
 from comsd.envs.foreign import GymSettings
 from comsd.envs.pixels import PixelEnv
 from comsd.envs.reward import RewardEnv
-from comsd.envs.skills import SkillEnv
+from comsd.envs.skills import ControlledSkills, SkillEnv
 from comsd.envs.specs import EnvSettings, EnvSpec
 from comsd.errors import InputError
 from comsd.frame_replay import FrameReplay
@@ -38,7 +38,7 @@ from comsd.skills import SPACES, SkillSpace
 from comsd.training.checks import check_device, check_disk, check_networks, check_shift
 from comsd.training.off_policy import frame_layout
 from comsd.training.trainer import Trainer, TrainSettings
-from comsd.types import ObsSpec
+from comsd.types import ObsSpec, PolicyFn
 
 
 def seeds(config: Config) -> list[np.random.SeedSequence]:
@@ -83,12 +83,28 @@ def make_env(
     assert source is not None
     discount = float(agent_of(config).discount ** (1 / how.hold)) if training else 1.0
     rng = action_rng(seed) if training and how.skill_noise else None
-    affine = how.skill_map == "affine" and how.controller == "continuous"
     policy = source.load_policy(env)
     if training:  # else on the CPU: a run may be evaluated on another machine
         policy.to(config.run.device)
     policy_fn_of = partial(make_policy_fn, policy)
-    return SkillEnv(env, policy_fn_of, source.space, how.hold, discount, affine, rng)
+    return SkillEnv(env, policy_fn_of, source.space, how.hold, discount, decodes(how), rng)
+
+
+def decodes(how: CombineSettings) -> bool:
+    """Are actions of the controller mapped into the skill space? Else they are skills."""
+    return how.skill_map == "affine" and how.controller == "continuous"
+
+
+def make_actor(
+    config: Config, source: SourceRun | None, policy: Policy, skill: Tensor, num_envs: int
+) -> PolicyFn:
+    """What the policy of an adaptation does in the plain environment, with mean actions."""
+    act = make_policy_fn(policy, skill.expand(num_envs, -1), None)
+    if not isinstance(how := config.adapt, CombineSettings):
+        return act
+    assert source is not None
+    policy_fn_of = partial(make_policy_fn, source.load_policy())
+    return ControlledSkills(act, policy_fn_of, source.space, how.hold, decodes(how))
 
 
 def make_training_env(config: Config, source: SourceRun | None) -> Env:

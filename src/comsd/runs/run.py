@@ -41,6 +41,7 @@ from comsd.runs.provenance import provenance
 from comsd.skills import SkillSpace
 from comsd.training.logger import Sealed, Table
 from comsd.training.trainer import Trainer, TrainingState
+from comsd.types import PolicyFn
 
 CONFIG = "config.json"
 TABLES = ("metrics", "evaluations")
@@ -186,6 +187,13 @@ class Run:
         if not isinstance(skill, Tensor) or skill.shape != (self.space.dim,):
             raise self._unfit()
         return skill
+
+    def actor(self, num_envs: int = 1, policy: Policy | None = None) -> PolicyFn:
+        """From observations (N, ...) of an adaptation's task to mean actions (N, A): those of the
+        tuned skill, or of the skills that the controller chooses. policy: another than the trained.
+        """
+        given = policy or self.policy, self.selected_skill, num_envs
+        return factory.make_actor(self.config, self.source, *given)
 
     # The next three take sizes from an environment of the same body, if there is one already.
     def load_policy(self, env: Env | None = None) -> Policy:
