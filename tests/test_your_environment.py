@@ -118,11 +118,18 @@ def test_a_page_about_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert page.count("data:image/png") == 1  # the curves
     assert "comsd analyse" in page
     short = "--starts 2 --skills 3 --steps 10"
+    assert call(f"evaluate {run} {FILE} {short}", capsys)[0] == 0
+    page = comsd.report(run).read_text()
+    assert "By <code>comsd evaluate</code>, at step 600." in page
+    assert "<th>untrained<th>random" in page
+    found = json.loads((run / "evaluation.json").read_text())
+    (run / "evaluation.json").write_text(json.dumps({**found, "step": 500}))  # no longer its seal
+    assert "The last evaluation during training, at step 600." in comsd.report(run).read_text()
     assert call(f"analyse {run} {FILE} {short}", capsys)[0] == 0
     (run / "explore.html").touch()
     page = comsd.report(run).read_text()
     assert "By <code>comsd analyse</code>, at step 600." in page
-    assert page.count("data:image/png") == 3
+    assert page.count("data:image/png") == 4
     assert 'href="../explore.html"' in page
     assert call(f"finetune {run} {FILE} --steps 300 --run {tmp_path / 'own'}", capsys)[0] == 0
     elsewhere = comsd.report(tmp_path / "own", out=tmp_path / "page")

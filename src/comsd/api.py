@@ -23,7 +23,7 @@ from comsd.files import Folder, output_folder
 from comsd.resolve import resolve, resolve_combine, resolve_finetune, resolve_scratch
 from comsd.runs import factory
 from comsd.runs.creation import take_lock
-from comsd.runs.run import EXPLORER, Run
+from comsd.runs.run import EVALUATION, EXPLORER, Run
 from comsd.training.logger import Logger, Progress
 from comsd.training.signals import graceful_stop
 from comsd.training.trainer import Trainer, TrainingLoop, prepare
@@ -241,8 +241,7 @@ def evaluate(
 
     starts: per skill; skills: how many random ones; steps: of a roll-out; xy: the entries of the
     observation that are drawn as a trajectory. For mazes, `greedy` takes mean actions and
-    `random_start` starts as in training. The picture goes to the run's directory; with `out` the
-    figures go there, too.
+    `random_start` starts as in training. Picture and figures go to the run's directory, or `out`.
     """
     opened = load(run)
     greedy, random_start = as_flag("greedy", greedy), as_flag("random_start", random_start)
@@ -257,8 +256,7 @@ def evaluate(
         picture = evaluator.save_figure(folder)
         at = opened.used_step, opened.config.run.steps
         result = Evaluation(*measured, untrained, random, picture, *at)
-        if out is not None:
-            folder.write_sealed("evaluation.json", result.to_json())
+        folder.write_sealed(EVALUATION, result.to_json())
     return result
 
 

@@ -39,7 +39,7 @@ EVALUATE = [
     *MEASURED,
     Option("--greedy", bool, "mazes: mean actions instead of sampled ones"),
     Option("--random-start", bool, "mazes: start anywhere in the start cell"),
-    Option("--out", Path, "directory of picture and figures (default: the picture goes to RUN)"),
+    Option("--out", Path, "directory of picture and figures", "RUN"),
     Option("--threads", int, "CPU threads", "the run's"),
     Option("--meanings", bool, "only say what each metric means"),
 ]

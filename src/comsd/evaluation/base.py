@@ -127,7 +127,8 @@ class Evaluator(ABC):
             whose = f" of {source.config.run.method}" if (source := self.run.source) else ""
             return f"{s.stage}{whose} on {s.env}, seed {s.seed}"
         size = "skills" if s.space == "one-hot" else f"dimensions of skill ({s.space})"
-        return f"{s.method} on {s.env}, {s.skills} {size}, seed {s.seed}"
+        at = f"seed {s.seed}, {self.run.used_step:,} steps"
+        return f"{s.method} on {s.env}, {s.skills} {size}, {at}"
 
     def save_figure(self, folder: Folder) -> Path:
         """A PNG file."""

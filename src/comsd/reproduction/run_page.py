@@ -24,7 +24,7 @@ from comsd.jobs.job import read_analysis
 from comsd.reproduction.collect import commit_of
 from comsd.reproduction.figures import draw_steps, panels
 from comsd.reproduction.page import DPI, inline, picture, write_page
-from comsd.runs.run import CONFIG, EXPLORER, Run, read_record
+from comsd.runs.run import CONFIG, EVALUATION, EXPLORER, Run, read_record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,7 +53,7 @@ def write_run_report(run: Run, out: Path | None = None) -> Path:
         place = quote(os.path.relpath(run.path / EXPLORER, folder.path))
         parts.append(f'<p><a href="{place}">The skills, live in the browser</a>.')
     analysis = read_analysis(run.path)
-    parts.append(figures(run, analysis))
+    parts.append(figures(run, analysis, read_evaluation(run)))
     parts += pictures(run)
     if missing := missing_commands(run, analysis):
         parts.append(f"<p>To see more here: {missing}, then this report again.")
@@ -107,13 +107,28 @@ def whose_skills(run: Run) -> str:
     return ", ".join([f"{s.method} on {s.env}, seed {s.seed}", *how])
 
 
-def figures(run: Run, analysis: Mapping[str, Any] | None) -> str:
-    """Of `comsd analyse` if there are any, else of the last evaluation during training."""
+def read_evaluation(run: Run) -> dict[str, Any] | None:
+    """What `comsd evaluate` has found of the newest checkpoint."""
+    try:
+        found = run.folder.read_sealed(EVALUATION, set())
+        columns = {key: dict(found[key]) for key in ("metrics", *BESIDE)}
+        return {"step": int(found["step"]), **columns} if found["step"] == run.reached else None
+    except (OSError, RunError, LookupError, TypeError, ValueError):
+        return None  # there is none, or it is damaged: it can be made again
+
+
+def figures(
+    run: Run, analysis: Mapping[str, Any] | None, evaluation: Mapping[str, Any] | None
+) -> str:
+    """Of `comsd analyse` if there are any, else of `comsd evaluate`, else of the last evaluation
+    during training.
+    """
     meanings = make_evaluator(run).meanings
-    if analysis is not None:
+    if (found := analysis or evaluation) is not None:
         meanings = SkillEvaluator.meanings | meanings
-        about = f"By <code>comsd analyse</code>, at step {int(analysis['step']):,}."
-        columns = [analysis["metrics"], *(analysis.get(key) for key in BESIDE)]
+        command = "analyse" if analysis else "evaluate"
+        about = f"By <code>comsd {command}</code>, at step {int(found['step']):,}."
+        columns = [found["metrics"], *(found.get(key) for key in BESIDE)]
         head = ["", "value", "95 %", "untrained", "random", "meaning"]
     else:
         evaluated = run.evaluations.rows()

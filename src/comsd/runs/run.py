@@ -6,6 +6,7 @@ tensorboard/       the same for TensorBoard, if asked for
 evaluations.csv    a line every `evaluate_every` steps
 checkpoints/       the two newest states, exact to the bit
 source/            policy and config of the run that is adapted, if this is an adaptation
+evaluation.json    what `comsd evaluate` finds, beside a picture
 analysis/          what `comsd analyse` finds
 explore.html       the page of `comsd explore`
 lock               held by the process that writes here
@@ -48,6 +49,7 @@ TABLES = ("metrics", "evaluations")
 USED = ["agent", "method", "rule", "run"]  # the branches of a checkpoint that are not for training
 SMALL = ("rule", "run")  # of these
 EXPLORER = "explore.html"
+EVALUATION = "evaluation.json"
 M = TypeVar("M", bound=nn.Module)
 
 
