@@ -132,7 +132,7 @@ export class SkillMap {
   private name(entry: number, parent: Element): void {
     const [x, y] = this.places[entry];
     const left = x > WIDTH / 2;
-    const place = { x: left ? x - 14 : x + 14, y: y + 4, "text-anchor": left ? "end" : "start" };
+    const place = { x: left ? x - 16 : x + 16, y: y + 4, "text-anchor": left ? "end" : "start" };
     create("text", { class: "name", ...place }, parent).textContent = this.run.names[entry];
   }
 

@@ -52,7 +52,7 @@ class TaskSkillEvaluator(RobotEvaluator):
 
 
 class TaskWorld(RobotWorld):
-    axes = ("akd", "return")
+    axes: tuple[str, str] = ("akd", "return")
 
     def measures(self, rollouts: Rollouts) -> dict[Measure, Floats]:
         assert rollouts.reward is not None
@@ -158,23 +158,16 @@ class CombinedEntries(AdaptedEntries):
 
     def __init__(self, run: Run, n: int, options: Options) -> None:
         self.controller = Controller(run)
-        candidates = self.controller.candidates
-        space = acting_run(run).space
+        candidates, hold = self.controller.candidates, self.controller.actor.hold
         if candidates is None:
-            super().__init__(run, options, exported_skills(space, n))
+            super().__init__(run, options, exported_skills(acting_run(run).space, n))
             kind = "continuous controller"
         else:
-            k = len(candidates)
-            if k > MOST_EXPLORED:
-                raise InputError(
-                    f"explore shows all candidates of a controller, at most {MOST_EXPLORED}; "
-                    f"{run.path} has {k}"
-                )
+            k = check_number(candidates, run)
             super().__init__(run, options, {"candidates": candidates})
             kind, self.has_sliders = f"discrete controller of {k} candidates", False
             self.flags = np.linspace(0, 1, k).tolist()  # by which the page colours them
             self.names = [f"candidate {i}" for i in range(k)]
-        hold = self.controller.actor.hold
         self.heading = f"{self.method}'s skills combined for {self.task}"
         self.about = f"{kind}, a choice every {f'{hold} steps' if hold > 1 else 'step'}"
         self.put_first(self.skills[0])
@@ -185,13 +178,13 @@ class CombinedEntries(AdaptedEntries):
         yield from super().roll_outs()
 
     def notes(self) -> list[str]:
-        said = "The controller acts without exploration."
+        said = super().notes()
         if self.controller.candidates is not None:
-            said += (
-                " The highest return of several candidates is above what that one is worth: "
-                "evaluations choose it on other starts."
+            said.append(
+                "The highest return of several candidates is above what that one is worth: "
+                "evaluations choose it on other starts than they score it on."
             )
-        return [*super().notes(), said]
+        return said
 
     def opening(self, returns: Floats) -> list[int]:
         return [0, *(1 + np.argsort(-returns[1:])[:BESIDE]).tolist()]
@@ -200,6 +193,15 @@ class CombinedEntries(AdaptedEntries):
         result = super().to_json(measured, arrays)
         result["adaptation"]["controller"] = self.controller.to_json(self.seen, arrays)
         return result
+
+
+def check_number(candidates: Tensor, run: Run) -> int:
+    if len(candidates) > MOST_EXPLORED:
+        raise InputError(
+            f"explore shows all candidates of a controller, at most {MOST_EXPLORED}; "
+            f"{run.path} has {len(candidates)}"
+        )
+    return len(candidates)
 
 
 def adapted_entries(run: Run, n: int, options: Options) -> Entries:

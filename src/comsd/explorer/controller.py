@@ -25,8 +25,9 @@ class Controller:
 
     def __init__(self, run: Run) -> None:
         self.run, self.policy, self.actor = run, run.policy, actor(run, 1)
-        greedy = isinstance(self.policy, GreedyPolicy)
-        self.candidates = self.policy.candidates if greedy else None  # (K, Z)
+        self.candidates: Tensor | None = None  # (K, Z)
+        if isinstance(self.policy, GreedyPolicy):
+            self.candidates = self.policy.candidates
 
     def roll_out(self, evaluator: SkillEvaluator) -> Rollouts:
         """From the starts of all entries; with the skill of every step."""
