@@ -436,6 +436,7 @@ def test_a_clip_has_every_frame(pages: Pages, open_page: Open, tmp_path: Path) -
     assert len(frames) == 90
     assert np.ptp(frames[0]) > 100  # a picture
     assert np.abs(frames[0].astype(int) - frames[-1]).mean() > 0.5  # that moves
+    assert frames[-1][-40:].mean() > 100  # and fills the frame, however few pixels were drawn
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])

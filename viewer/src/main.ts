@@ -351,7 +351,7 @@ class Explorer {
       const draw = (step: number) => {
         this.advance(step);
         const shown = this.draw();
-        pen.drawImage(source, 0, 0);
+        pen.drawImage(source, 0, 0, canvas.width, canvas.height); // a slow machine has drawn fewer pixels
         pen.textBaseline = "top";
         pen.font = `600 ${13 * ratio}px system-ui, sans-serif`;
         shown.forEach(({ player, colour, tile }, i) => {
