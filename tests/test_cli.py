@@ -184,7 +184,7 @@ def test_config_shows_the_source_of_every_value(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize("argv", ["--help", "pretrain --help", "pretrain diayn --help",
                                    "evaluate --help", "resume --help", "config cic --help",
                                    "methods --help", "analyse --help",
-                                   "doctor --help"])  # fmt: skip
+                                   "doctor --help", "check --help"])  # fmt: skip
 def test_help_is_everywhere(argv: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = call(argv, capsys)
     assert code == 0

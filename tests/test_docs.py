@@ -4,46 +4,29 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
-import types
 from pathlib import Path
 
 import pytest
-import torch
 
+from comsd.check import ENVIRONMENTS, training_clause
 from comsd.cli import main
+from comsd.methods.contract import CLAUSES
 from comsd.runs.run import Run
-from conftest import OBS, make_batch, make_space, needs_dmc
+from conftest import needs_dmc
 
 DOCS = Path(__file__).parent.parent / "docs"
-
-
-@pytest.mark.parametrize("kind", ["one-hot", "box", "sphere"])
-def test_the_example_method_works(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (DOCS / "add-a-method.md").read_text()
-    source = next(
-        b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "class RND(" in b
-    )
-    module = types.ModuleType("rnd")
-    monkeypatch.setitem(sys.modules, "rnd", module)
-    exec(compile(source, "add-a-method.md", "exec"), module.__dict__)
-    space = make_space(kind)
-    method = module.RND(module.RNDConfig(hidden=16), space, OBS)
-    batch = make_batch(space, 64)
-    optimizer = method.optimizer()
-    first = method.loss(batch, method.embed(batch))[0].item()
-    for _ in range(50):
-        method.representation_step(batch, optimizer)
-    assert method.loss(batch, method.embed(batch))[0].item() < first
-    reward = method.intrinsic_reward(batch).reward
-    assert reward.shape == (64,)
-    assert bool(torch.isfinite(reward).all())
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda p: p.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / link).exists(), link
+
+
+def test_the_page_on_methods_lists_the_clauses_of_the_contract() -> None:
+    table = (DOCS / "add-a-method.md").read_text().partition("| clause |")[2]
+    listed = re.findall(r"^\| ([^|]+) \|", table.partition("|---|---|")[2], re.MULTILINE)
+    assert listed == [*CLAUSES, *map(training_clause, ENVIRONMENTS)]
 
 
 SCALING = (DOCS / "scaling.md").read_text()

@@ -47,6 +47,11 @@ def test_it_is_fine_tuned(toy: Path, tmp_path: Path) -> None:
     assert comsd.finetune(source, task="hopper_hop", run=tmp_path / "b", steps=300).finished
 
 
+def test_it_keeps_the_contract(toy: Path) -> None:
+    comsd.register_file(toy)
+    assert {verdict.cases for verdict in comsd.check_method("rnd")} == {12, 1}
+
+
 def test_the_extension_points_are_those_that_differ() -> None:
     points = {name: set(extension_points(kind)) for name, kind in METHODS.items()}
     assert points["comsd"] == {"flag_orders_skills", "skill_scores", "diagnostics"}
