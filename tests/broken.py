@@ -52,6 +52,11 @@ class Unused(Sound):
         self.extra = MLP(obs.dim, 4, 1)
 
 
+class WrongWidth(Sound):
+    def embed(self, batch: Batch) -> Tensor:
+        return self.net(torch.cat([batch.obs, batch.next_obs], -1))
+
+
 class AttachedMetric(Sound):
     def loss(self, batch: Batch, features: Tensor) -> tuple[Tensor, Metrics]:
         return features.mean(), {"sound/loss": features.mean()}

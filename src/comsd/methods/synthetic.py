@@ -113,4 +113,6 @@ def cases(kind: type[Method]) -> list[Case]:
             except InputError:
                 continue
             found.append(case)
+    if not found:
+        raise InputError(f"{kind.__name__} accepts no skill space")
     return found
