@@ -10,7 +10,9 @@ import difflib
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_type_hints
 
 import numpy as np
@@ -87,6 +89,20 @@ def shown(value: object) -> str:
     except ValueError:  # an integer of thousands of digits
         text = "a number that is too long to be written"
     return text if len(text) <= 100 else f"{text[:80]}..."
+
+
+def whole_number(text: str) -> int:
+    """From 100000, 100_000 or 1e5; raises ValueError for anything else."""
+    with suppress(ValueError):
+        return int(text)
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        raise ValueError from None
+    short = number.is_finite() and number.adjusted() < 100  # a billion digits cannot be made
+    if not short or number != number.to_integral_value():
+        raise ValueError
+    return int(number)
 
 
 def check_value(name: str, value: Any, expected: Any, limits: Mapping[str, Any]) -> None:
