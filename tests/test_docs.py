@@ -89,6 +89,25 @@ def test_the_commands_of_the_page_on_your_environment_run(
     assert Run("runs/cheetah").config.run.agent == "ppo"
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_the_loop_over_snapshots_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "adaptation.md").read_text()
+    section = page.partition("## At steps of")[2].partition("\n## ")[0]
+    shorter = {100_000: "52", 500_000: "100", 1_000_000: "152", 2_000_000: "200"}
+    section = re.sub(r"\b\d[\d_]*000\b", lambda found: shorter[int(found[0])], section)
+    commands, example = re.findall(r"```(?:python)?\n(.*?)```", section, re.DOTALL)
+    (steps,) = re.findall(r"^for at in (.*); do$", commands, re.MULTILINE)
+    for line in re.findall(r"comsd .*$", commands, re.MULTILINE):
+        for at in steps.split() if "$at" in line else [""]:
+            argv = shortened(shlex.split(line.replace("$at", at))[1:])
+            main([*argv, "--preset", "smoke"] if argv[0] == "pretrain" else argv)
+    assert {Run(f"runs/cic-{at}").config.adapt.__dict__["at"] for at in (52, 200)} == {52, 200}
+    example = "import comsd\n" + example.replace('"walker_run"', '"walker_run", steps=240')
+    exec(compile(example, "adaptation.md", "exec"), {})
+    assert Run("runs/tuned-500k").config.adapt.__dict__["at"] == 100
+
+
 def test_the_commands_of_the_page_on_mazes_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

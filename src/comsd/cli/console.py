@@ -141,7 +141,7 @@ def help_lines(option: Option, config: Config | None, width: int) -> list[str]:
     if config and option.setting:
         default, source = attrgetter(option.setting)(config), config.sources[option.setting]
     text = option.help
-    if default is not None:
+    if default not in (None, ""):
         origin = "" if source in ("", "default", "you") else f"; {source}"
         text += f" (default: {default}{origin})"
     indent = " " * HELP_COLUMN
