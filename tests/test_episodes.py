@@ -176,7 +176,7 @@ def test_a_task_of_yours_in_a_maze(tmp_path: Path) -> None:
     evaluator = TaskEvaluator(chosen, Options(starts=3))
     returns = evaluator.returns(chosen.policy, chosen.selected_skill)
     assert result.behaviours[-1].mean_return == pytest.approx(returns.mean())
-    assert result.behaviours[-1].length == plain_env(chosen, 1, 0)[0].horizon
+    assert result.behaviours[-1].length == plain_env(chosen, [0])[0].horizon
     with pytest.raises(InputError, match="video is for our robots"):
         comsd.analyse_episodes(chosen, video=True)
 

@@ -17,14 +17,19 @@ import pytest
 import torch
 
 import comsd
+from comsd.agents.dqn import GreedyPolicy
 from comsd.analysis.skills import SkillFigures, describe
 from comsd.cli import main
 from comsd.envs.foreign import REGISTERED
+from comsd.envs.mujoco import RobotEnv
 from comsd.envs.recipe import Part, declared_recipe, observe
+from comsd.envs.reward import register_reward
 from comsd.envs.robots import ROBOTS, load_robot
+from comsd.envs.skills import SkillEnv
 from comsd.evaluation.base import Options
 from comsd.evaluation.metrics import activity
 from comsd.evaluation.skills import RobotEvaluator
+from comsd.evaluation.tasks import TaskEvaluator
 from comsd.explorer import page
 from comsd.explorer.arrays import Arrays, pack_frames
 from comsd.explorer.measures import exported_skills, skill_names
@@ -197,6 +202,155 @@ def test_figures_of_the_map_are_those_of_analyse(blank: Path) -> None:
         ours = values[keys.index(name)][: len(ordered)]
         assert np.allclose(ours, np.array(theirs, np.float32), rtol=1e-6), name
     assert array(header["recording"]["codes"]).shape[-1] == 41
+
+
+# --- adapted runs ---------------------------------------------------------------------------------
+
+SHORT: dict[str, Any] = {"preset": "smoke", "steps": 300, "evaluate_every": 10**6}
+DISCRETE: dict[str, Any] = {"adapt": {"controller": "discrete"}}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    place = tmp_path_factory.mktemp("source") / "run"
+    quick = {"starts": 2, "rollout_steps": 20}  # evaluations
+    return comsd.pretrain("comsd", env="hopper", skills=8, run=place, **quick, **SHORT)
+
+
+@pytest.fixture(scope="module")
+def adapted(source: Run, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    place = tmp_path_factory.mktemp("adapted")
+    hop: dict[str, Any] = {"task": "hopper_hop", **SHORT}
+    return {
+        "discrete": comsd.combine(source, run=place / "discrete", **hop, **DISCRETE),
+        "continuous": comsd.combine(source, run=place / "continuous", adapt={"hold": 7}, **hop),
+        "tuned": comsd.finetune(source, run=place / "tuned", **hop),
+        "scratch": comsd.finetune(None, run=place / "scratch", **hop),
+    }
+
+
+def returns_of(header: dict[str, Any], array: Callable[[Any], Any]) -> np.ndarray[Any, Any]:
+    """(entries, starts)"""
+    keys = [measure["key"] for measure in header["measures"]]
+    assert header["axes"][1] == "return"
+    return array(header["values"])[keys.index("return")]
+
+
+@pytest.mark.parametrize("kind", ["discrete", "continuous", "tuned", "scratch"])
+def test_returns_of_whole_episodes_are_those_of_evaluations(
+    kind: str, adapted: dict[str, Run], blank: Path
+) -> None:
+    run = adapted[kind]
+    page = comsd.explore(run, blank / "x.html", skills=1, starts=2, steps=1000)
+    header, array = contents(page)
+    ours = returns_of(header, array)
+    evaluator = TaskEvaluator(run)
+    evaluator.seed, evaluator.rollouts = 0, 2  # the starts of pages
+    skill = run.selected_skill
+    assert ours[0] == pytest.approx(evaluator.returns(run.policy, skill), rel=1e-6)
+    if run.source and kind == "tuned":
+        assert header["names"][:3] == ["tuned skill", "before tuning", "c = 0"]
+        assert ours[1] == pytest.approx(evaluator.returns(run.source.policy, skill), rel=1e-6)
+        assert header["adaptation"]["opening"] == [0, 1]
+    assert "return in 1000 steps" in {measure["label"] for measure in header["measures"]}
+
+
+@pytest.mark.parametrize(("kind", "hold"), [("discrete", 10), ("continuous", 7)])
+def test_the_controller_of_a_page_chooses_as_in_its_environment(
+    kind: str, hold: int, adapted: dict[str, Run], blank: Path
+) -> None:
+    run, choices = adapted[kind], 4
+    options: dict[str, Any] = {"skills": 6, "starts": 2, "steps": choices * hold}
+    header, array = contents(comsd.explore(run, blank / "x.html", **options))
+    about = header["adaptation"]["controller"]
+    assert (about["hold"], about["discrete"]) == (hold, kind == "discrete")
+    env = run.make_env(2, 0)  # the first two starts
+    assert isinstance(env, SkillEnv)
+    obs, total = env.reset(), np.zeros(2)
+    chosen: list[list[float]] = []
+    for _ in range(choices):
+        action = run.policy(obs, np.zeros(0, np.float32))
+        step = env.step(action)
+        chosen.append(skill_of(env, action)[0].tolist())
+        obs, total = step.obs, total + step.reward
+    assert array(about["choices"]).tolist() == chosen
+    assert returns_of(header, array)[0] == pytest.approx(total, rel=1e-6)
+    assert isinstance(env.env, RobotEnv)
+    last = poses(header, array, 0)[-1]
+    np.testing.assert_allclose(last, env.env.simulations.qpos[0], atol=1e-3)
+    checked = array(about["checks"]["obs"]).copy()
+    skills = skill_of(env, run.policy(checked, np.zeros(0, np.float32)))
+    np.testing.assert_allclose(array(about["checks"]["skill"]), skills, atol=1e-6)
+    assert checked.shape == (24, 15)
+
+
+def skill_of(env: SkillEnv, action: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return env.space.decode(torch.from_numpy(action)).numpy() if env.decode else action
+
+
+def poses(header: dict[str, Any], array: Callable[[Any], Any], entry: int) -> Any:
+    """The recorded ones of an entry, (time, .)."""
+    recording = header["recording"]
+    codes, low, step = (array(recording[key]) for key in ("codes", "low", "step"))
+    levels = (codes[0, entry] + 256 * codes[1, entry].astype(np.int64)).cumsum(-1) % 65536
+    return (low[entry, :, None] + step[entry, :, None] * levels).T
+
+
+def test_every_candidate_is_on_the_map_and_the_best_are_shown_first(
+    adapted: dict[str, Run], blank: Path
+) -> None:
+    run = adapted["discrete"]
+    header, array = contents(comsd.explore(run, blank / "x.html", starts=2, steps=30))
+    assert isinstance(run.policy, GreedyPolicy)
+    candidates = run.policy.candidates.numpy()
+    k = len(candidates)
+    assert header["names"] == ["controller", *(f"candidate {i}" for i in range(k))]
+    assert np.array_equal(array(header["skills"])[1:], candidates)
+    alone = []
+    for candidate in candidates:
+        env = run.make_env(2, 0)
+        env.reset()
+        always = candidate[None].repeat(2, 0)
+        alone.append(sum(env.step(always).reward for _ in range(3)))
+    ours = returns_of(header, array)
+    np.testing.assert_allclose(ours[1:], alone, rtol=1e-4)
+    best = 1 + np.argsort(-ours[1:].mean(1))[:3]
+    assert header["adaptation"]["opening"] == [0, *best]
+    assert header["effects"] == []
+    assert "other starts" in header["adaptation"]["notes"][1]
+    assert header["title"]["method"] == "comsd"
+    assert header["adaptation"]["heading"] == "comsd's skills combined for hopper_hop"
+
+
+def test_more_candidates_than_a_page_holds_are_refused(
+    adapted: dict[str, Run], blank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("comsd.explorer.adapted.MOST_EXPLORED", 3)
+    with pytest.raises(comsd.InputError, match="all candidates of a controller, at most 3; "):
+        comsd.explore(adapted["discrete"], blank / "x.html")
+
+
+def half(*_: Any) -> float:
+    return 0.5
+
+
+def test_a_reward_of_yours_is_measured(source: Run, blank: Path) -> None:
+    register_reward("half", half)
+    run = comsd.finetune(source, reward="half", run=blank / "run", **SHORT)
+    header, array = contents(comsd.explore(run, skills=2, starts=2, steps=40))
+    assert (returns_of(header, array) == 20).all()
+    assert header["adaptation"]["heading"] == "comsd fine-tuned on hopper, half"
+
+
+@pytest.mark.usefixtures("sled")
+@pytest.mark.parametrize("env", ["maze-tree", "Sled"])
+def test_adapted_runs_of_other_environments_are_refused(env: str, blank: Path) -> None:
+    register_reward("half", half)
+    before = comsd.pretrain("comsd", env=env, skills=4, run=blank / "before", **SHORT)
+    run = comsd.combine(before, reward="half", run=blank / "run", **SHORT)
+    said = f"explore shows adapted runs of walker, quadruped, hopper, cheetah; {run.path} is a "
+    with pytest.raises(comsd.InputError, match=re.escape(f"{said}combine run on {env}")):
+        comsd.explore(run)
 
 
 # --- environments of others -----------------------------------------------------------------------

@@ -38,6 +38,14 @@ RUNS: dict[str, dict[str, Any]] = {  # every robot, agent and kind of skill spac
     "gym": {"method": "comsd", "env": "gym:HalfCheetah-v5", "skills": 4},
     "sled": {"method": "metra", "env": "Sled", "skills": 2},  # meshes, and observations it declares
 }
+ADAPTED: dict[str, tuple[str, dict[str, Any]]] = {  # the method of the skills, and what is learned
+    "discrete": ("comsd", {"adapt": {"controller": "discrete"}}),
+    "continuous": ("comsd", {"adapt": {"hold": 4}}),
+    "sphere": ("metra", {"agent": "sac"}),
+    "one-hot": ("diayn", {}),
+    "tuned": ("comsd", {}),
+    "scratch": ("", {}),
+}
 
 
 @pytest.fixture(scope="session")
@@ -52,15 +60,31 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             run, steps = WALKER, None
             if name != "walker":
                 steps = 60
-                settings = dict(RUNS[name])
-                method, env = settings.pop("method"), settings.pop("env")
-                made = Run.create(folder / name, resolve(method, env, "smoke", **settings))
-                made.save(made.trainer(), TrainingState())
-                run = made.path
+                run = (adapt if name in ADAPTED else untrained)(folder / name).path
             comsd.explore(run, path, skills=8, starts=2, steps=steps)
         return path
 
     return page
+
+
+def untrained(path: Path) -> Run:
+    settings = dict(RUNS[path.name])
+    method, env = settings.pop("method"), settings.pop("env")
+    made = Run.create(path, resolve(method, env, "smoke", **settings))
+    made.save(made.trainer(), TrainingState())
+    return made
+
+
+def adapt(path: Path) -> Run:
+    method, settings = ADAPTED[path.name]
+    short: dict[str, Any] = {"preset": "smoke", "steps": 300, "evaluate_every": 10**6}
+    skills = path.parent / f"skills-{method}"
+    if method and not skills.exists():
+        comsd.pretrain(method, env="hopper", skills=3, run=skills, **short)
+    learned: dict[str, Any] = {"task": "hopper_hop", "run": path, **short, **settings}
+    if path.name in ("tuned", "scratch"):
+        return comsd.finetune(skills if method else None, **learned)
+    return comsd.combine(skills, **learned)
 
 
 @pytest.fixture(scope="session")
@@ -96,13 +120,14 @@ def moved(opened: Opened, player: int = 0) -> list[float]:
     return opened.js(f"explorer.players[{player}].simulation.place()")
 
 
-@pytest.mark.parametrize("name", ["walker", *RUNS])
+@pytest.mark.parametrize("name", ["walker", *RUNS, *ADAPTED])
 def test_policy_physics_and_observations_are_those_of_python(
     name: str, pages: Pages, open_page: Open
 ) -> None:
-    opened = open_page(pages(name), "#skills=1&start=0")
+    opened = open_page(pages(name), "#skills=0&start=0")
     test = opened.js("explorer.test")
     assert test["action"] <= EXACT
+    assert test["choice"] <= EXACT
     assert test["step"] <= EXACT
     assert test["observation"] <= EXACT
     assert test["passed"]
@@ -117,15 +142,17 @@ def test_policy_physics_and_observations_are_those_of_python(
     assert opened.requests == [opened.page.url.partition("#")[0]]
 
 
-def with_changed_weights(page: Path, copy: Path) -> Path:
-    """One weight of the policy's first layer is another number."""
+def with_changed_weights(page: Path, copy: Path, controller: bool = False) -> Path:
+    """Some weights of the first layer, of the policy or the controller, are other numbers."""
     text = page.read_text()
     header = re.search(r'id="run">(.*?)</script>', text, re.DOTALL)
     block = re.search(r'id="arrays">(.*?)</script>', text, re.DOTALL)
     assert header
     assert block
     described = json.loads(header[1])
-    linear = next(n for n in described["run"]["policy"]["nodes"] if n["op"] == "linear")
+    run = described["run"]
+    graph = (run["adaptation"]["controller"] if controller else run)["policy"]
+    linear = next(n for n in graph["nodes"] if n["op"] == "linear")
     _, _, offset = described["arrays"][linear["args"][1]["array"]]
     data = bytearray(gzip.decompress(base64.b64decode(block[1])))
     weights = np.frombuffer(data, np.float32, 4, offset)
@@ -139,6 +166,117 @@ def test_changed_weights_are_noticed(pages: Pages, open_page: Open, tmp_path: Pa
     opened = open_page(with_changed_weights(pages("walker"), tmp_path / "changed.html"))
     assert opened.js("explorer.test.action") > EXACT
     assert "do not trust" in opened.text("trust")
+
+
+def test_changed_weights_of_a_controller_are_noticed(
+    pages: Pages, open_page: Open, tmp_path: Path
+) -> None:
+    changed = with_changed_weights(pages("continuous"), tmp_path / "changed.html", controller=True)
+    opened = open_page(changed, "#skills=0&start=0")
+    assert opened.js("explorer.test.action") <= EXACT < opened.js("explorer.test.choice")
+    assert "do not trust" in opened.text("trust")
+
+
+def test_a_controller_switches_candidates_live(pages: Pages, open_page: Open) -> None:
+    opened = open_page(pages("discrete"))
+    names = opened.js("explorer.run.names")
+    assert names[0] == "controller"
+    assert "controller" in opened.text("map")
+    assert opened.js("explorer.players.map((player) => player.name)[0]") == "controller"
+    assert "recorded" in opened.text("tiles")
+    opened.page.keyboard.press("1")  # alone
+    opened.page.locator("#control").click()
+    assert opened.js("explorer.players[0].live")
+    assert "agrees with Python" in opened.text("trust")
+    steps = opened.js("explorer.players[0].step")
+    opened.wait(f"explorer.players[0].step > {steps}")
+    seen, colours = opened.js("""(() => {
+        explorer.playing = false;
+        const find = (path) => document.querySelectorAll(path);
+        const [[canvas], [shown]] = [find(".strip canvas"), find(".strip .now")];
+        const seen = [];
+        for (let i = 0; i < 10; i++) {
+            explorer.advance(explorer.controller.spec.hold * explorer.run.dt);
+            explorer.draw();
+            const { candidate } = explorer.players[0];
+            seen.push([candidate, shown.textContent, find("#map .acting").length]);
+        }
+        const line = canvas.getContext("2d").getImageData(0, 5, canvas.width, 1).data;
+        const pixels = Array.from({ length: canvas.width }, (_, i) => line.slice(4 * i, 4 * i + 3));
+        return [seen, new Set(pixels.map(String)).size];
+    })()""")
+    assert [shown for _, shown, _ in seen] == [names[candidate] for candidate, _, _ in seen]
+    assert {marked for _, _, marked in seen} == {1}
+    chosen = {candidate for candidate, _, _ in seen}
+    assert len(chosen) > 1
+    assert colours > len(chosen)  # and white
+    assert opened.page.locator("#sliders button[aria-pressed='true']").count() == 1
+    assert opened.page.url.endswith("#skills=c&start=0")
+    again = open_page(pages("discrete"), "#skills=c&start=1")
+    assert again.js("explorer.players[0].live && explorer.players[0].controlled")
+    again.page.locator("#sliders button").first.click()
+    assert not again.js("explorer.players[0].controlled")
+    assert "candidate 0" in again.text("tiles")
+    assert not opened.said + again.said
+
+
+@pytest.mark.parametrize("name", ["discrete", "continuous"])
+def test_first_choices_are_those_of_python(name: str, pages: Pages, open_page: Open) -> None:
+    opened = open_page(pages(name), "#skills=c&start=0")
+    ours, theirs = opened.js("""(() => {
+        explorer.playing = false;
+        const [player] = explorer.players;
+        const { hold, choices } = explorer.controller.spec;
+        player.restart();
+        const chosen = [];
+        for (let step = 0; step < 4 * hold; step++) {
+            player.advance();
+            if (step % hold === hold - 1) chosen.push([...player.skill]);
+        }
+        const n = player.skill.length;
+        return [chosen, chosen.map((_, i) => [...choices.data.slice(i * n, (i + 1) * n)])];
+    })()""")
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+def test_a_recorded_controller_goes_on_live_in_time(pages: Pages, open_page: Open) -> None:
+    """In the middle of a choice, which lasts to its end."""
+    opened = open_page(pages("discrete"), "#skills=0&start=0")
+    changes = opened.js("""(() => {
+        explorer.playing = false;
+        const [player] = explorer.players;
+        player.restart();
+        for (let i = 0; i < 13; i++) player.advance();
+        player.push([1, 0, 0]);
+        let chosen = 0;
+        const { policy } = explorer.controller;
+        const act = policy.act.bind(policy);
+        policy.act = (...given) => (chosen++, act(...given));
+        const after = [];
+        for (let i = 0; i < 18; i++) {
+            player.advance();
+            after.push(chosen);
+        }
+        return after;
+    })()""")
+    assert changes == [0] * 7 + [1] * 10 + [2]  # before steps 20 and 30
+
+
+def test_what_was_before_tuning_stays_recorded(pages: Pages, open_page: Open) -> None:
+    opened = open_page(pages("tuned"))
+    assert opened.js("explorer.players.map((player) => player.name)") == [
+        "tuned skill",
+        "before tuning",
+    ]
+    assert opened.js("explorer.selected") == 0
+    opened.js("explorer.selected = 1")
+    opened.page.keyboard.press("ArrowRight")
+    opened.page.locator("#start").select_option("1")
+    assert opened.js("explorer.players.map((player) => player.live)") == [True, False]
+    assert "can only be played as recorded" in opened.text("status")
+    opened.page.locator("#z1").fill("0.5")  # the tuned policy, from where it is
+    assert opened.js("explorer.players[1].live")
+    assert not opened.said
 
 
 def test_a_slider_goes_live_and_says_so(pages: Pages, open_page: Open) -> None:
@@ -158,7 +296,14 @@ def test_a_slider_goes_live_and_says_so(pages: Pages, open_page: Open) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["#skills=1e3&start=0", "#skills=99&start=0", "#skills=<img>&start=0", "#x"]
+    "address",
+    [
+        "#skills=1e3&start=0",
+        "#skills=99&start=0",
+        "#skills=<img>&start=0",
+        "#x",
+        "#skills=c&start=0",
+    ],
 )
 def test_an_address_of_anything_else_is_ignored(
     address: str, pages: Pages, open_page: Open

@@ -18,7 +18,7 @@ from comsd.errors import InputError, Interrupted, RunError, TrainingError, quote
 from comsd.evaluation import Options, make_evaluator, make_skill_evaluator
 from comsd.evaluation.base import Evaluator, untrained_policy
 from comsd.evaluation.tasks import TaskEvaluator
-from comsd.explorer import write_page
+from comsd.explorer import MOST_EXPLORED, write_page
 from comsd.files import Folder, output_folder
 from comsd.resolve import resolve, resolve_combine, resolve_finetune, resolve_scratch
 from comsd.runs import factory
@@ -29,7 +29,6 @@ from comsd.training.signals import graceful_stop
 from comsd.training.trainer import Trainer, TrainingLoop, prepare
 
 Report = Callable[[str], None]
-MOST_EXPLORED = 1000  # skills of a page, which holds a roll-out of each
 PATIENCE = 6.0  # seconds for a step of training to end after a signal, before it is given up
 
 
@@ -354,7 +353,8 @@ def explore(
     """Write one HTML file in which the run's skills act, `out` or RUN/explore.html.
 
     `skills` of them are on its map and recorded, each measured as by `analyse`, from several
-    `starts` for so many `steps`.
+    `starts` for so many `steps`. Of an adaptation, what learned the task comes first; a discrete
+    controller has its candidates beside it, however many.
     """
     opened = load(run)
     check_report(report)

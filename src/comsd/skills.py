@@ -199,5 +199,11 @@ class NoSkill(Box):
 
     kind = "none"
 
+    def flag(self, skill: Tensor) -> Tensor:
+        return skill.new_zeros(skill.shape[:-1])
+
+    def flags(self, n: int) -> Tensor:
+        return self.grid(n)
+
 
 SPACES: dict[str, type[SkillSpace]] = {s.kind: s for s in (OneHot, Box, Sphere, NoSkill)}

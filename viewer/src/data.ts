@@ -72,10 +72,29 @@ export interface Checks {
   after_obs: Packed<Float32Array>;
 }
 
+export interface ControllerSpec {
+  policy: PolicyGraph; // of an observation and no skill; its output is the skill
+  hold: number; // control steps of a choice
+  discrete: boolean; // chooses among the skills of the map
+  choices: Packed<Float32Array>; // (choices, dim), of the recorded roll-out
+  checks: { obs: Packed<Float32Array>; skill: Packed<Float32Array> };
+}
+
+/** What a task made of the skills: its entries come first among the names and skills. */
+export interface Adaptation {
+  heading: string;
+  about: string;
+  notes: string[];
+  own: number; // how many entries
+  recorded_only: number | null; // the entry of a policy that the page does not have
+  opening: number[]; // entries shown first
+  controller: ControllerSpec | null; // who acts in entry 0
+}
+
 export interface RunData {
   title: { method: string; env: string; seed: number; step: number; run: string };
   versions: { comsd: string; mujoco: string; torch: string };
-  space: { kind: "box" | "sphere" | "one-hot"; dim: number };
+  space: { kind: "box" | "sphere" | "one-hot" | "none"; dim: number };
   dt: number; // seconds per control step
   horizon: number;
   ends: string; // what happens when an episode would end
@@ -95,6 +114,7 @@ export interface RunData {
     lengths: number[]; // by skill, the start included
   };
   checks: Checks;
+  adaptation?: Adaptation; // of adapted runs
 }
 
 function bytesOf(id: string): Uint8Array<ArrayBuffer> {
@@ -135,6 +155,28 @@ export async function readRun(): Promise<RunData> {
 export function row<T extends Numbers>(matrix: Packed<T>, i: number): T {
   const size = matrix.data.length / matrix.shape[0];
   return matrix.data.subarray(i * size, (i + 1) * size) as T;
+}
+
+/** The entries that are skills. */
+export function skillEntries(run: RunData): number[] {
+  return run.names.map((_, i) => i).slice(run.adaptation?.own ?? 0);
+}
+
+/** Is there a choice among the entries only, as a discrete controller has it? */
+export function discrete(run: RunData): boolean {
+  return run.adaptation?.controller?.discrete ?? false;
+}
+
+/** How many there are, where they have no scale from one to the other. */
+export function separateSkills(run: RunData): number {
+  if (discrete(run)) return skillEntries(run).length;
+  return { "one-hot": run.space.dim, none: 1, box: 0, sphere: 0 }[run.space.kind];
+}
+
+/** The nearest of the entries. */
+export function nearestEntry(run: RunData, skill: Float32Array): number {
+  const distance = (i: number) => row(run.skills, i).reduce((sum, x, d) => sum + (x - skill[d]) ** 2, 0);
+  return skillEntries(run).reduce((a, b) => (distance(b) < distance(a) ? b : a));
 }
 
 /** The recorded roll-out of a skill: a row of numbers for each time, the start first. */

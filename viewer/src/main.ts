@@ -1,30 +1,29 @@
 // The page: loads the run and the physics, then plays.
 
+import { describe, find, status } from "./about";
 import { readAddress, writeAddress } from "./address";
 import { download, recordClip } from "./clip";
-import { colourOf, SCALE } from "./colour";
-import { readRun, row, type RunData } from "./data";
+import { colourOf, GREY, INK } from "./colour";
+import { Controller } from "./controller";
+import { discrete, nearestEntry, readRun, row, separateSkills, skillEntries, type RunData } from "./data";
 import { tiles } from "./layout";
 import { SkillMap } from "./map";
 import { MazeSimulation } from "./maze";
 import { MazeView } from "./mazeview";
-import { loadPhysics, version } from "./physics";
-import { Player } from "./player";
+import { loadPhysics } from "./physics";
+import { Player, REMEMBERED } from "./player";
 import { Policy } from "./policy";
 import { RobotWorld } from "./robot";
 import { RobotView } from "./robotview";
-import { LIMIT, selfTest, type SelfTest } from "./selftest";
+import { selfTest, type SelfTest } from "./selftest";
 import { normalise, randomSkill, Sliders } from "./sliders";
+import { drawStrip } from "./strip";
 import type { Grip, Shown, View } from "./view";
 import type { Point, Simulation } from "./world";
 
 const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4];
 const MOST = 9; // side by side
 const CATCH_UP = 60; // control steps in one frame, at most
-
-function find<T extends HTMLElement>(id: string): T {
-  return document.getElementById(id) as T;
-}
 
 class Explorer {
   readonly counts = { steps: 0, frames: 0, firstFrame: 0, clipFrames: 0 };
@@ -38,6 +37,7 @@ class Explorer {
   private labels: HTMLElement[] = [];
   private map: SkillMap;
   private sliders: Sliders;
+  private told = ""; // what the players were last said to do
   private hold: { grip: Grip; index: number; x: number; y: number } | null = null;
 
   constructor(
@@ -46,15 +46,16 @@ class Explorer {
     readonly test: SelfTest,
     private view: View,
     private simulation: () => Simulation,
+    readonly controller: Controller | null = null,
   ) {
     const { run: data } = this;
     this.map = new SkillMap(find("map"), data, find("axis-x"), find("axis-y"), {
-      colour: (skill) => this.colour(data.flags[skill]),
+      colour: (entry) => this.entryColour(entry),
       chosen: (skill, beside) => this.choose(skill, beside),
       hint: (text) => (find("hint").textContent = text),
     });
-    this.sliders = new Sliders(data, find("sliders"), find("others"), (skill, what) => this.use(skill, `${what} moved`));
-    this.describe();
+    this.sliders = new Sliders(data, find("sliders"), find("others"), (skill, name) => this.use(skill, name));
+    describe(this.run, this.test);
     this.wire();
     this.resize();
     this.open();
@@ -62,7 +63,16 @@ class Explorer {
   }
 
   private colour(flag: number): string {
-    return colourOf(flag, this.run.space.kind === "one-hot");
+    return colourOf(flag, separateSkills(this.run));
+  }
+
+  private entryColour(entry: number): string {
+    if (entry === this.run.adaptation?.recorded_only) return GREY;
+    return this.controller && entry === 0 ? INK : this.colour(this.run.flags[entry]);
+  }
+
+  private playerColour(player: Player): string {
+    return player.recordedOnly ? GREY : this.colour(player.flag);
   }
 
   private get starts(): number {
@@ -74,7 +84,8 @@ class Explorer {
   /** What the address says, or some skills from one end of the first axis to the other. */
   private open(): void {
     const exported = this.run.names.length;
-    const seen = readAddress(location.hash, this.run.space.dim, exported, this.starts);
+    const fits = { dim: this.run.space.dim, exported, starts: this.starts, controlled: this.controller !== null };
+    const seen = readAddress(location.hash, fits);
     this.keep(0);
     this.selected = 0;
     if (seen) {
@@ -82,26 +93,33 @@ class Explorer {
       for (const skill of seen.skills) {
         const player = this.add();
         player.start = seen.start;
-        if (typeof skill === "number") player.play(skill);
+        if (skill === "c") player.control();
+        else if (typeof skill === "number") player.play(skill);
+        else if (discrete(this.run)) this.actAs(player, nearestEntry(this.run, skill)); // numbers are rounded
         else player.use(skill, "from the address");
       }
     } else {
       const count = Math.min(exported, innerWidth < 700 ? 1 : 4);
-      for (const skill of this.spread(count)) this.add().play(skill);
+      const first = this.run.adaptation?.opening.slice(0, count) ?? this.spread(count);
+      for (const skill of first) this.add().play(skill);
     }
     this.arranged();
+  }
+
+  private actAs(player: Player, entry: number): void {
+    player.use(Float32Array.from(row(this.run.skills, entry)), this.run.names[entry]);
   }
 
   /** Exported skills at even distances along the first measure. */
   private spread(count: number): number[] {
     const key = this.run.axes[0];
-    const order = this.run.names.map((_, i) => i).sort((a, b) => this.map.summary(key, a).mean - this.map.summary(key, b).mean);
+    const order = skillEntries(this.run).sort((a, b) => this.map.summary(key, a).mean - this.map.summary(key, b).mean);
     if (count === 1) return [order[order.length - 1]];
     return Array.from({ length: count }, (_, i) => order[Math.round((i * (order.length - 1)) / (count - 1))]);
   }
 
   private add(): Player {
-    const player = new Player(this.run, this.policy, this.simulation());
+    const player = new Player(this.run, this.policy, this.simulation(), this.controller);
     player.start = Number(find<HTMLSelectElement>("start").value) || 0;
     this.players.push(player);
     return player;
@@ -137,6 +155,13 @@ class Explorer {
   private use(skill: Float32Array, name: string): void {
     const player = this.players[this.selected];
     player.use(skill, name);
+    this.changed();
+  }
+
+  /** The controller takes the chosen robot, live from where it is. */
+  private control(): void {
+    if (!this.controller) return;
+    this.players[this.selected].control();
     this.changed();
   }
 
@@ -181,6 +206,7 @@ class Explorer {
       name.append(dot, text);
       label.append(name, mode, figures);
       element.append(label);
+      if (this.controller) element.append(this.strip(tile.width));
       element.dataset.index = String(i);
       box.append(element);
       return element;
@@ -189,75 +215,58 @@ class Explorer {
     this.changed();
   }
 
-  /** What is said about the players. */
-  private changed(): void {
+  /** For the choices of a controller. */
+  private strip(width: number): HTMLElement {
+    const [strip, caption, now, canvas] = ["div", "span", "b", "canvas"].map((tag) => document.createElement(tag));
+    [strip.className, now.className] = ["strip", "now"];
+    caption.textContent = `skills of the last ${REMEMBERED} s`;
+    Object.assign(canvas, { width: Math.round(width), height: 16 });
+    strip.append(caption, now, canvas);
+    return strip;
+  }
+
+  /** Whose skills a controller chooses, when it has chosen. */
+  private follow(): void {
+    if (!this.controller) return;
+    const choices = this.players.map((player) => (player.controlled ? player.flag : "")).join();
+    if (choices !== this.told) this.tell();
+    this.told = choices;
+  }
+
+  /** Which skill acts where. */
+  private tell(): void {
     const several = this.players.length > 1;
     this.players.forEach((player, i) => {
       const part = (name: string) => this.labels[i].querySelector(`.${name}`) as HTMLElement;
       this.labels[i].classList.toggle("chosen", several && i === this.selected);
-      part("dot").style.background = this.colour(player.flag);
+      part("dot").style.background = this.playerColour(player);
       part("text").textContent = several ? `${i + 1}  ${player.name}` : player.name;
       part("mode").textContent = player.live ? "live" : "recorded";
       part("mode").classList.toggle("live", player.live);
+      if (this.controller) part("strip").hidden = !player.controlled;
+      if (player.candidate !== null) part("now").textContent = this.run.names[player.candidate];
     });
     const chosen = this.players[this.selected];
-    find("skill-title").textContent = several ? `Skill of ${this.run.world.kind === "robot" ? "robot" : "agent"} ${this.selected + 1}` : "Skill";
     this.sliders.show(chosen.skill);
-    this.map.show(this.players.map((player) => (player.exported !== null && !player.live ? player.exported : null)));
+    find("control").setAttribute("aria-pressed", String(chosen.controlled && chosen.live));
+    this.map.show(
+      this.players.map((player) => (player.exported !== null && !player.live ? player.exported : null)),
+      this.players.map((player) => player.candidate).filter((entry) => entry !== null),
+    );
+  }
+
+  /** What is said about the players. */
+  private changed(): void {
+    this.tell();
+    const several = this.players.length > 1;
+    find("skill-title").textContent = several ? `Skill of ${this.run.world.kind === "robot" ? "robot" : "agent"} ${this.selected + 1}` : "Skill";
     find("play").textContent = this.playing ? "Pause" : "Play";
-    const recordedWith = this.run.world.kind === "robot" ? `Python, MuJoCo ${this.run.versions.mujoco}` : "Python";
-    const here = this.run.world.kind === "robot" ? `MuJoCo ${version} and the run's policy, in this page` : "the run's policy, in this page";
-    find("status").textContent = this.players.some((p) => p.live)
-      ? `Live: ${here}. The run was measured with ${recordedWith}. Numbers on the map belong to recorded roll-outs, not to what is live.`
-      : `Recorded: the roll-outs that were measured (${recordedWith}), from the first of ${this.starts} starts. ${this.run.space.kind === "one-hot" ? "Choose a live skill" : "Move a slider"} or push ${this.run.world.kind === "robot" ? "a robot" : "the agent"}, and it goes on live from there.`;
+    find("status").textContent = status(this.run, this.players);
     const address = writeAddress({
-      skills: this.players.map((p) => (p.exported !== null && !p.live ? p.exported : p.skill)),
+      skills: this.players.map((p) => (p.exported !== null && !p.live ? p.exported : p.controlled ? "c" : p.skill)),
       start: Number(find<HTMLSelectElement>("start").value) || 0,
     });
     if (address !== location.hash) history.replaceState(null, "", address);
-  }
-
-  private describe(): void {
-    const { title, versions, space } = this.run;
-    find("title").textContent = `${title.method} on ${title.env}`;
-    const kinds = { box: "the cube", sphere: "the sphere", "one-hot": "separate skills" };
-    find("subtitle").textContent =
-      `seed ${title.seed}, ${title.step.toLocaleString("en")} steps, ${space.dim} ${space.kind === "one-hot" ? kinds[space.kind] : `dimensions of ${kinds[space.kind]}`}, run ${title.run}`;
-    document.title = `${title.method} on ${title.env}, seed ${title.seed}: skill explorer`;
-    const { test } = this;
-    const badge = find("trust");
-    badge.className = `badge ${test.passed ? "good" : "bad"}`;
-    badge.textContent = test.passed ? "✓ agrees with Python" : "✗ differs from Python: do not trust what is live";
-    const figures = `largest difference of an action from torch ${versions.torch}: ${test.action.toExponential(1)}; of positions and velocities after one control step from Python: ${test.step.toExponential(1)} (limit ${LIMIT})`;
-    badge.title = figures;
-    const names = space.kind === "box" ? ["Names of skills: c = 0.3 is 0.3 in every dimension; z1 = 0.3 is that flag, with 0.5 in all others."] : [];
-    const lines = [
-      `Self-test when the page opened: ${figures}.`,
-      `Recorded with comsd ${versions.comsd}${this.run.world.kind === "robot" ? ` and MuJoCo ${versions.mujoco}; live physics is MuJoCo ${version}, compiled to WebAssembly` : ""}. Actions are means, without exploration noise.`,
-      `Every point of the map is the mean over ${this.starts} starts, its whiskers one standard deviation. A click plays the first of these roll-outs as it was recorded.`,
-      this.run.world.kind === "robot"
-        ? "A robot on the ground is chaotic: from about step 80 two simulations from starts a millionth apart go separate ways, in Python too. Live and recorded roll-outs of one skill agree in kind, not in every step."
-        : "Live paths differ from recorded ones by the random hundredth of a cell by which walls push back.",
-      this.run.ends,
-      ...names,
-      "The page makes no request to any network.",
-    ];
-    find("about").replaceChildren(
-      ...lines.map((line) => {
-        const p = document.createElement("p");
-        p.textContent = line;
-        return p;
-      }),
-    );
-    const legend = find("legend");
-    const ends = { box: ["flag 0", "1"], sphere: ["z1 −1", "1"] };
-    legend.hidden = find("sliders-hint").hidden = space.kind === "one-hot";
-    if (space.kind !== "one-hot") {
-      const [low, scale, high] = Array.from(legend.children) as HTMLElement[];
-      [low.textContent, high.textContent] = ends[space.kind];
-      scale.style.background = SCALE;
-    }
-    find("hint").textContent = "Mean over starts; whiskers: one standard deviation. Click a skill to play it, shift-click to add it beside the others.";
   }
 
   // --- time -------------------------------------------------------------------------------------
@@ -301,8 +310,13 @@ class Explorer {
 
   private draw(): Shown[] {
     const rectangles = this.layout();
-    const shown = this.players.map((player, i) => ({ player, colour: this.colour(player.flag), tile: rectangles[i] }));
+    const shown = this.players.map((player, i) => ({ player, colour: this.playerColour(player), tile: rectangles[i] }));
     this.view.draw(shown, Math.min(1, this.debt / this.run.dt));
+    this.follow();
+    this.players.forEach((player, i) => {
+      const canvas = player.controlled ? this.labels[i].querySelector("canvas")! : null;
+      if (canvas) drawStrip(canvas, player.flags, REMEMBERED / this.run.dt, (flag) => this.colour(flag));
+    });
     return shown;
   }
 
@@ -340,13 +354,15 @@ class Explorer {
         pen.drawImage(source, 0, 0);
         pen.textBaseline = "top";
         pen.font = `600 ${13 * ratio}px system-ui, sans-serif`;
-        for (const { player, colour, tile } of shown) {
+        shown.forEach(({ player, colour, tile }, i) => {
           const [x, y] = [(tile.x + 12) * ratio, (tile.y + 12) * ratio];
           pen.fillStyle = colour;
           pen.fillRect(x, y, 11 * ratio, 11 * ratio);
           pen.fillStyle = "#18212f";
-          pen.fillText(`${player.name}, ${player.live ? "live" : "recorded"}`, x + 17 * ratio, y - ratio);
-        }
+          pen.fillText(`${player.title}, ${player.live ? "live" : "recorded"}`, x + 17 * ratio, y - ratio);
+          const strip = player.controlled && this.labels[i].querySelector("canvas");
+          if (strip) pen.drawImage(strip, x, (tile.y + tile.height - 24) * ratio, (tile.width - 24) * ratio, 12 * ratio);
+        });
         const { title } = this.run;
         pen.fillStyle = "#5b6675";
         pen.textAlign = "right";
@@ -383,6 +399,7 @@ class Explorer {
     click("more", () => this.setCount(this.players.length + 1));
     click("push-left", () => this.push([-2.5, 0, 0.4]));
     click("push-right", () => this.push([2.5, 0, 0.4]));
+    click("control", () => this.control());
     click("random", () => this.use(randomSkill(this.run), "drawn at random"));
     click("clip", () => void this.saveClip(Number(find<HTMLSelectElement>("seconds").value)));
     this.wireMix();
@@ -393,10 +410,11 @@ class Explorer {
   }
 
   private wireMix(): void {
-    find("mix").hidden = this.run.space.kind === "one-hot";
     const [a, b] = [find<HTMLSelectElement>("mix-a"), find<HTMLSelectElement>("mix-b")];
     const t = find<HTMLInputElement>("mix-t");
-    for (const select of [a, b]) this.run.names.forEach((name, i) => select.append(new Option(name, String(i))));
+    for (const select of [a, b]) {
+      for (const i of skillEntries(this.run)) select.append(new Option(this.run.names[i], String(i)));
+    }
     const ends = this.spread(2);
     [a.value, b.value] = [String(ends[0]), String(ends[ends.length - 1])];
     const mix = () => {
@@ -419,10 +437,11 @@ class Explorer {
     if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) return;
     if ((event.key === " " || event.key === "Enter") && /^(BUTTON|SUMMARY)$/.test(target.tagName)) return;
     const speed = find<HTMLSelectElement>("speed");
-    const actions: Record<string, () => void> = {
+    const actions: Record<string, () => unknown> = {
       " ": () => this.toggle(),
       r: () => this.restart(),
-      n: () => this.use(randomSkill(this.run), "drawn at random"),
+      n: () => find("random").hidden || this.use(randomSkill(this.run), "drawn at random"),
+      c: () => this.control(),
       ArrowLeft: () => this.push([-2.5, 0, 0.4]),
       ArrowRight: () => this.push([2.5, 0, 0.4]),
       "[": () => (speed.selectedIndex = Math.max(0, speed.selectedIndex - 1)),
@@ -507,9 +526,10 @@ async function begin(): Promise<void> {
     simulation = () => new MazeSimulation(world);
     check = new MazeSimulation(world, () => 0.5);
   }
-  const test = selfTest(run, policy, check);
+  const controller = run.adaptation?.controller ? new Controller(run.adaptation.controller) : null;
+  const test = selfTest(run, policy, controller, check);
   check.close();
-  const explorer = new Explorer(run, policy, test, view, simulation);
+  const explorer = new Explorer(run, policy, test, view, simulation, controller);
   find("message").textContent = "";
   Object.assign(window, { explorer }); // for the console, and for tests
 }

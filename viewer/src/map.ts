@@ -30,6 +30,7 @@ function ticks(low: number, high: number): number[] {
 export class SkillMap {
   private near = 0; // the skill that the keyboard has reached
   private playing: (number | null)[] = [];
+  private acting: number[] = [];
   private points: SVGElement[] = [];
   private marks: SVGElement | null = null;
   private places: [number, number][] = [];
@@ -56,9 +57,9 @@ export class SkillMap {
     this.draw();
   }
 
-  /** Which skills the tiles play as recorded. */
-  show(playing: (number | null)[]): void {
-    this.playing = playing;
+  /** Which skills the tiles play as recorded, and which act there by a controller's choice. */
+  show(playing: (number | null)[], acting: number[]): void {
+    [this.playing, this.acting] = [playing, acting];
     this.mark();
   }
 
@@ -104,8 +105,9 @@ export class SkillMap {
     create("text", { transform: `translate(11 ${(HEIGHT - EDGE.bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, svg).textContent = up;
     const whiskers = create("g", {}, svg);
     this.points = [];
+    const own = this.run.adaptation?.own ?? 0;
     this.places = skills.map((i) => [toX(data[0][i].mean), toY(data[1][i].mean)]);
-    for (const i of skills) {
+    for (const i of [...skills.slice(own), ...skills.slice(0, own)]) {
       const [px, py] = this.places[i];
       const colour = this.options.colour(i);
       const { mean, sd } = data[0][i];
@@ -113,16 +115,25 @@ export class SkillMap {
       const spread = { class: "spread", stroke: colour };
       create("line", { ...spread, x1: inside.x(toX(mean - sd)), x2: inside.x(toX(mean + sd)), y1: py, y2: py }, whiskers);
       create("line", { ...spread, x1: px, x2: px, y1: inside.y(toY(other.mean - other.sd)), y2: inside.y(toY(other.mean + other.sd)) }, whiskers);
-      const point = create("circle", { class: "point", cx: px, cy: py, r: 5.5, fill: colour, "data-skill": i }, svg);
+      const point = create("circle", { class: "point", cx: px, cy: py, r: i < own ? 7.5 : 5.5, fill: colour, "data-skill": i }, svg);
       point.addEventListener("click", (event) => {
         this.near = i;
         this.options.chosen(i, (event as MouseEvent).shiftKey);
       });
       point.addEventListener("pointerenter", () => this.options.hint(this.describe(i)));
-      this.points.push(point);
+      this.points[i] = point;
+      if (i < own) this.name(i, svg);
     }
     this.marks = create("g", {}, svg);
     this.mark();
+  }
+
+  /** Its name beside an entry, where there is more room. */
+  private name(entry: number, parent: Element): void {
+    const [x, y] = this.places[entry];
+    const left = x > WIDTH / 2;
+    const place = { x: left ? x - 16 : x + 16, y: y + 4, "text-anchor": left ? "end" : "start" };
+    create("text", { class: "name", ...place }, parent).textContent = this.run.names[entry];
   }
 
   private label(key: string): string {
@@ -145,6 +156,11 @@ export class SkillMap {
     this.marks.replaceChildren();
     const focused = document.activeElement === this.box;
     this.points.forEach((point, i) => point.classList.toggle("near", focused && i === this.near));
+    for (const entry of this.acting) {
+      const [x, y] = this.places[entry];
+      create("circle", { class: "acting", cx: x, cy: y, r: 11, stroke: this.options.colour(entry) }, this.marks!);
+      this.name(entry, this.marks!);
+    }
     this.playing.forEach((skill, tile) => {
       if (skill === null) return;
       const [x, y] = this.places[skill];

@@ -1,14 +1,17 @@
 // One agent on the stage: a recorded roll-out, or the policy live.
 
-import { recorded, row, type RunData } from "./data";
+import type { Controller } from "./controller";
+import { discrete, nearestEntry, recorded, row, type RunData } from "./data";
 import type { Policy } from "./policy";
 import type { Point, Simulation } from "./world";
 
 const TRAIL = 600; // control steps
+export const REMEMBERED = 10; // seconds of a controller's choices
 
 export class Player {
   live = false;
-  exported: number | null = null; // which skill of the map
+  controlled = false; // its skill is the controller's choice
+  exported: number | null = null; // which entry of the map
   skill: Float32Array;
   flag = 0;
   name = "";
@@ -16,12 +19,15 @@ export class Player {
   start = 0;
   trail: Point[] = [];
   past: Point[][] = []; // earlier trails, of mazes
+  flags: number[] = []; // of the controller's choices, step by step
   private frames: Float32Array[] = [];
+  private left = 0; // steps until the controller chooses again
 
   constructor(
     readonly run: RunData,
     readonly policy: Policy,
     readonly simulation: Simulation,
+    readonly controller: Controller | null = null,
   ) {
     this.skill = new Float32Array(run.space.dim);
   }
@@ -29,6 +35,7 @@ export class Player {
   /** The roll-out that was measured. */
   play(exported: number): void {
     this.exported = exported;
+    this.controlled = this.controller !== null && exported === 0;
     this.skill = Float32Array.from(row(this.run.skills, exported));
     this.name = this.run.names[exported];
     this.flag = this.run.flags[exported];
@@ -40,16 +47,56 @@ export class Player {
 
   /** A skill that goes on live from where the agent is. */
   use(skill: Float32Array, name: string): void {
-    this.goLive();
-    this.skill = skill;
     this.exported = null;
+    this.goLive();
+    this.controlled = false;
     this.name = name;
+    this.take(skill);
+  }
+
+  /** The controller goes on from where the agent is. */
+  control(): void {
+    if (!this.controlled) this.exported = null;
+    this.goLive();
+    if (!this.controlled) [this.left, this.flags] = [0, []];
+    this.controlled = true;
+    this.exported = 0;
+    this.name = this.run.names[0];
+  }
+
+  /** The candidate that a discrete controller has chosen. */
+  get candidate(): number | null {
+    return this.controlled && discrete(this.run) ? nearestEntry(this.run, this.skill) : null;
+  }
+
+  /** Its name, and what the controller has chosen. */
+  get title(): string {
+    return this.candidate === null ? this.name : `${this.name}: ${this.run.names[this.candidate]}`;
+  }
+
+  /** Is it a roll-out by a policy that the page does not have? */
+  get recordedOnly(): boolean {
+    return this.exported !== null && this.exported === this.run.adaptation?.recorded_only;
+  }
+
+  private take(skill: Float32Array): void {
+    this.skill = skill;
     this.flag = flagOf(this.run, skill);
   }
 
+  private chooseSkill(): void {
+    const { controller } = this;
+    if (!this.live) this.take(controller!.recorded(this.step));
+    else if (this.left === 0) this.take(controller!.choose(this.simulation.observe()));
+    if (this.live) this.left = (this.left || controller!.spec.hold) - 1;
+    this.flags.push(this.flag);
+    if (this.flags.length > REMEMBERED / this.run.dt) this.flags.shift();
+  }
+
   goLive(): void {
-    if (this.live) return;
+    if (this.live || this.recordedOnly) return;
     this.live = true;
+    this.left = this.controller?.untilChoice(this.step) ?? 0;
     if (this.frames.length) {
       const t = Math.min(this.step, this.frames.length - 1);
       if (t > 0) this.simulation.pose(this.frames[t], this.frames[t - 1]);
@@ -60,7 +107,8 @@ export class Player {
   restart(): void {
     this.step = 0;
     if (this.trail.length > 1 && this.run.world.kind === "maze") this.past = [...this.past.slice(-7), this.trail];
-    this.trail = [];
+    [this.trail, this.flags, this.left] = [[], [], 0];
+    if (this.controlled && !this.live) this.take(this.controller!.recorded(0));
     this.simulation.reset(this.live ? this.start : 0);
     this.leaveTrail();
   }
@@ -69,6 +117,7 @@ export class Player {
   advance(): void {
     const end = this.live ? this.run.horizon : this.frames.length - 1;
     if (this.step >= end && (!this.live || this.run.world.kind === "maze")) return this.restart();
+    if (this.controlled) this.chooseSkill();
     this.step++;
     if (this.live) this.simulation.step(this.policy.act(this.simulation.observe(), this.skill));
     else this.simulation.pose(this.frames[this.step]);
@@ -77,7 +126,7 @@ export class Player {
 
   push(force: Point, body?: number): void {
     this.goLive();
-    this.simulation.push(force, body);
+    if (this.live) this.simulation.push(force, body);
   }
 
   private leaveTrail(): void {
@@ -97,6 +146,8 @@ export class Player {
 
 /** In [0, 1]: what orders the skills. */
 export function flagOf(run: RunData, skill: Float32Array): number {
+  if (discrete(run)) return run.flags[nearestEntry(run, skill)];
+  if (run.space.kind === "none") return 0;
   if (run.space.kind === "box") return skill[0];
   if (run.space.kind === "sphere") return (skill[0] + 1) / 2;
   return skill.indexOf(Math.max(...skill)) / Math.max(1, run.space.dim - 1);

@@ -1,6 +1,6 @@
 // The policy as torch exported it: its operations, one after the other, on vectors.
 
-import type { Argument, Packed, PolicyGraph } from "./data";
+import { row, type Argument, type Packed, type PolicyGraph } from "./data";
 
 type Vector = Float32Array;
 type Value = any; // a vector, a list of them, a number or null, as torch's operation takes it
@@ -68,6 +68,10 @@ const OPERATIONS: Record<string, (...args: Value[]) => Value> = {
   mul: both((x, y) => x * y),
   div: both((x, y) => x / y),
   rsub: both((x, y) => y - x),
+  norm: (x: Vector) => Float32Array.of(Math.hypot(...x)),
+  argmax: (x: Vector) => x.indexOf(x.reduce((a, b) => Math.max(a, b))),
+  one_hot: (i: number, size: number) => Float32Array.from({ length: size }, (_, j) => Number(j === i)),
+  select: (matrix: Packed<Float32Array>, _: number, i: number) => row(matrix, i),
   chunk: (x: Vector, parts: number) => split(x, Math.ceil(x.length / parts)),
   split,
   slice: (x: Vector, _: number, from: number | null, to: number | null) =>

@@ -1,5 +1,6 @@
 // The page against Python: the policy on recorded states, one control step from recorded states.
 
+import type { Controller } from "./controller";
 import { row, type RunData } from "./data";
 import type { Policy } from "./policy";
 import type { Simulation } from "./world";
@@ -10,12 +11,13 @@ export interface SelfTest {
   action: number; // largest difference of an action
   step: number; // of a position or velocity after one control step
   observation: number; // of the observation after it, in units of 1 + its size
+  choice: number; // of a controller's skill
   passed: boolean;
 }
 
-export function selfTest(run: RunData, policy: Policy, simulation: Simulation): SelfTest {
+export function selfTest(run: RunData, policy: Policy, controller: Controller | null, simulation: Simulation): SelfTest {
   const { checks } = run;
-  const worst = { action: 0, step: 0, observation: 0 };
+  const worst = { action: 0, step: 0, observation: 0, choice: 0 };
   const compare = (key: keyof typeof worst, ours: ArrayLike<number>, theirs: ArrayLike<number>, relative = false) => {
     if (ours.length !== theirs.length) worst[key] = Infinity;
     for (let i = 0; i < theirs.length; i++) {
@@ -34,6 +36,10 @@ export function selfTest(run: RunData, policy: Policy, simulation: Simulation): 
     for (const [name, values] of Object.entries(at(checks.after))) compare("step", ours[name], values);
     compare("observation", simulation.observe(), row(checks.after_obs, i), true);
   }
-  const passed = worst.action <= LIMIT && worst.step <= LIMIT;
+  const choices = controller?.spec.checks;
+  for (let i = 0; i < (choices?.obs.shape[0] ?? 0); i++) {
+    compare("choice", controller!.choose(row(choices!.obs, i)), row(choices!.skill, i));
+  }
+  const passed = worst.action <= LIMIT && worst.step <= LIMIT && worst.choice <= LIMIT;
   return { ...worst, passed };
 }

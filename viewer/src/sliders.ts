@@ -1,30 +1,38 @@
 // The numbers of a skill: those that matter most in sight, the rest folded away.
 
 import { colourOf } from "./colour";
-import type { RunData } from "./data";
+import { discrete, row, separateSkills, skillEntries, type RunData } from "./data";
 
 const SHOWN = 6; // dimensions beside the flag
 
+interface Chip {
+  skill: Float32Array;
+  name: string;
+  label: string;
+  flag: number;
+}
+
 export class Sliders {
   private inputs = new Map<number, HTMLInputElement>();
-  private chips: HTMLButtonElement[] = [];
+  private chips: { button: HTMLButtonElement; skill: Float32Array }[] = [];
   private skill: Float32Array;
 
   constructor(
     private run: RunData,
     private box: HTMLElement,
     private others: HTMLDetailsElement,
-    private changed: (skill: Float32Array, what: string) => void,
+    private changed: (skill: Float32Array, name: string) => void,
   ) {
     this.skill = new Float32Array(run.space.dim);
-    if (run.space.kind === "one-hot") this.makeChips();
+    if (discrete(run)) this.makeChips(skillEntries(run).map((i) => this.entryChip(i)));
+    else if (run.space.kind === "one-hot") this.makeChips(Array.from(this.skill, (_, i) => this.oneHotChip(i)));
     else this.makeSliders();
   }
 
   private makeSliders(): void {
     const { effects, space } = this.run;
     const order = Array.from({ length: space.dim }, (_, i) => i).sort((a, b) => effects[b] - effects[a]);
-    const shown = [0, ...order.filter((d) => d !== 0).slice(0, SHOWN)];
+    const shown = order.length ? [0, ...order.filter((d) => d !== 0).slice(0, SHOWN)] : [];
     for (const d of shown) this.box.append(this.slider(d));
     const rest = order.filter((d) => !shown.includes(d));
     this.others.hidden = rest.length === 0;
@@ -48,7 +56,7 @@ export class Sliders {
       const skill = Float32Array.from(this.skill);
       skill[d] = Number(input.value);
       if (this.run.space.kind === "sphere") normalise(skill);
-      this.changed(skill, `z${d + 1}`);
+      this.changed(skill, `z${d + 1} moved`);
     });
     label.append(effect);
     row.append(label, input, output);
@@ -56,23 +64,29 @@ export class Sliders {
     return row;
   }
 
-  private makeChips(): void {
-    const { dim } = this.run.space;
+  private oneHotChip(i: number): Chip {
+    const skill = new Float32Array(this.run.space.dim);
+    skill[i] = 1;
+    return { skill, name: `skill ${i}`, label: `live ${i}`, flag: i / Math.max(1, skill.length - 1) };
+  }
+
+  private entryChip(entry: number): Chip {
+    const name = this.run.names[entry];
+    return { skill: row(this.run.skills, entry), name, label: name.split(" ").pop()!, flag: this.run.flags[entry] };
+  }
+
+  private makeChips(chips: Chip[]): void {
     this.box.classList.add("chips");
     this.others.hidden = true;
-    for (let i = 0; i < dim; i++) {
+    this.chips = chips.map(({ skill, name, label, flag }) => {
       const [button, dot] = [document.createElement("button"), document.createElement("i")];
-      dot.style.background = colourOf(i / Math.max(1, dim - 1), true);
-      button.append(dot, `live ${i}`);
-      button.title = `act live with skill ${i}`;
-      button.addEventListener("click", () => {
-        const skill = new Float32Array(dim);
-        skill[i] = 1;
-        this.changed(skill, `skill ${i}`);
-      });
+      dot.style.background = colourOf(flag, separateSkills(this.run));
+      button.append(dot, label);
+      button.title = `act live with ${name}`;
+      button.addEventListener("click", () => this.changed(Float32Array.from(skill), name));
       this.box.append(button);
-      this.chips.push(button);
-    }
+      return { button, skill };
+    });
   }
 
   show(skill: Float32Array): void {
@@ -81,7 +95,9 @@ export class Sliders {
       if (Math.abs(Number(input.value) - skill[d]) > 0.005) input.value = String(skill[d]);
       (input.nextElementSibling as HTMLOutputElement).textContent = skill[d].toFixed(2);
     }
-    this.chips.forEach((chip, i) => chip.setAttribute("aria-pressed", String(skill[i] === 1)));
+    for (const chip of this.chips) {
+      chip.button.setAttribute("aria-pressed", String(chip.skill.every((x, d) => x === skill[d])));
+    }
   }
 }
 

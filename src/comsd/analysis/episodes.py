@@ -6,7 +6,7 @@ A controller of skills also shows which skill acts when. Mean actions, the same 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -119,16 +119,19 @@ def behaviours(run: Run, evaluator: TaskEvaluator, starts: int) -> dict[str, Pol
     return {**shown, after: run.actor(starts)}
 
 
-def plain_env(run: Run, starts: int, seed: int) -> tuple[Env, Watch | None]:
-    """The task without anything that chooses skills, seen as states."""
+def plain_env(run: Run, seeds: Sequence[int]) -> tuple[Env, Watch | None]:
+    """The task without anything that chooses skills, seen as states.
+
+    seeds: of our robots' starts; other environments count on from the first.
+    """
     name, task = run.spec.families[-1], run.spec.name
     watch = None
     if name in ROBOT_TASKS:
         own = task.partition("_")[2] if task != name else None
-        robot = make_robot(name, range(seed, seed + starts), own, motion=True)
+        robot = make_robot(name, seeds, own, motion=True)
         env, watch = robot, partial(motion, robot)
     else:
-        env = run.spec.make(starts, seed)
+        env = run.spec.make(len(seeds), seeds[0])
     assert isinstance(run.config.env, EnvSettings)
     if (reward := run.config.env.reward) == "own":
         return env, watch
@@ -140,10 +143,18 @@ def plain_env(run: Run, starts: int, seed: int) -> tuple[Env, Watch | None]:
 
 
 def episodes(
-    run: Run, act: PolicyFn, starts: int, seed: int, tick: ProgressFn = lambda _: None
+    run: Run,
+    act: PolicyFn,
+    starts: int,
+    seed: int,
+    tick: ProgressFn = lambda _: None,
+    steps: int | None = None,
 ) -> Rollouts:
-    """One episode from each start; the skills that acted are recorded, too."""
-    env, moves = plain_env(run, starts, seed)
+    """One episode from each start; the skills that acted are recorded, too.
+
+    steps: the first of an episode; by default all.
+    """
+    env, moves = plain_env(run, range(seed, seed + starts))
 
     def watch() -> dict[str, Any]:
         seen = dict(moves()) if moves else {}
@@ -152,7 +163,7 @@ def episodes(
         return seen
 
     acts = act_on_states(env, run.config.pixels, act)
-    return roll_out(env, acts, 1, env.horizon, watch=watch, tick=tick)
+    return roll_out(env, acts, 1, steps or env.horizon, watch=watch, tick=tick)
 
 
 def side_by_side(parts: list[Rollouts]) -> Rollouts:

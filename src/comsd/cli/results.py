@@ -203,7 +203,7 @@ def show_episodes(result: EpisodeAnalysis) -> None:
 EXPLORE = [
     AT,
     Option("--out", Path, "the file", f"RUN/{EXPLORER}"),
-    Option("--skills", int, "skills on the map", 64),
+    Option("--skills", int, "skills on the map; a discrete controller's are its candidates", 64),
     Option("--starts", int, "starts that each is measured from (default: the run's setting, 12)"),
     Option("--steps", int, "steps of a roll-out (default: the run's setting, 500)"),
     Option("--no-open", bool, "only write the file, do not open it in a browser"),

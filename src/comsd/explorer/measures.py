@@ -6,6 +6,7 @@ the page has the same names.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,6 +23,7 @@ from comsd.explorer.arrays import Arrays
 from comsd.skill_sets import SWEEP_SIZE, labels, random_skills
 from comsd.skills import Box, OneHot, SkillSpace, Sphere
 
+MOST_EXPLORED = 1000  # skills of a page, which holds a roll-out of each
 PROBES = 3  # skills around which the effect of every dimension is measured
 PROBE_STEPS = 200
 
@@ -85,14 +87,11 @@ def skill_names(space: SkillSpace, sweeps: dict[str, Tensor]) -> list[str]:
     return [name for sweep, skills in sweeps.items() for name in labels(space, sweep, skills)]
 
 
-def measure(world: World, policy: Policy, sweeps: dict[str, Tensor]) -> Measured:
-    """Sweep by sweep, as evaluations do: a policy's last digits depend on how many act at once."""
+def measure(world: World, roll_outs: Iterable[Rollouts]) -> Measured:
+    """Of several skills each."""
     values: dict[Measure, list[Floats]] = {}
     means, frames = [], []
-    for skills in sweeps.values():
-        if not len(skills):
-            continue
-        rollouts = world.evaluator.roll_out(policy, skills)
+    for rollouts in roll_outs:
         for key, rows in world.measures(rollouts).items():
             values.setdefault(key, []).append(rows)
         means.append(rollouts.mean(rollouts.obs))
@@ -130,9 +129,7 @@ def dimension_effects(
     return np.linalg.norm((high - low) / spread, axis=-1).mean(0).tolist()
 
 
-def planned_steps(world: World, space: SkillSpace, skills: int) -> int:
-    """Of the environment."""
-    evaluator = world.evaluator
+def probed_steps(world: World, space: SkillSpace) -> int:
+    """Of the environment, for the effects."""
     probes = 0 if isinstance(space, OneHot) else 2 * PROBES * space.dim
-    measured = skills * evaluator.starts * evaluator.steps
-    return measured + probes * min(PROBE_STEPS, evaluator.steps)
+    return probes * min(PROBE_STEPS, world.evaluator.steps)

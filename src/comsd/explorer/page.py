@@ -14,17 +14,12 @@ import torch
 
 from comsd.errors import InputError
 from comsd.evaluation.base import Options
+from comsd.evaluation.skills import RobotEvaluator
+from comsd.explorer.adapted import acting_run, adapted_entries, method_of
 from comsd.explorer.arrays import Arrays, pack_frames
+from comsd.explorer.entries import Entries
 from comsd.explorer.mazes import MazeWorld
-from comsd.explorer.measures import (
-    Measured,
-    World,
-    dimension_effects,
-    exported_skills,
-    measure,
-    planned_steps,
-    skill_names,
-)
+from comsd.explorer.measures import Measured, World, exported_skills, measure
 from comsd.explorer.policy import policy_graph
 from comsd.explorer.robots import RobotWorld
 from comsd.files import Folder
@@ -47,12 +42,9 @@ def page_template() -> str:
 
 
 def world_of(run: Run, options: Options) -> World:
-    if not run.pretrains:
-        raise InputError(
-            f"explore is for pre-trained skills and {run.path} is a run of {run.config.run.stage}"
-        )
+    """Of a pre-trained run."""
     if run.spec.families[0] == "robots":
-        return RobotWorld(run, options)
+        return RobotWorld(RobotEvaluator(run, options))
     if run.spec.families[0] == "maze":
         return MazeWorld(run, options)
     from comsd.envs.gym import GymEnv  # slow to import
@@ -63,23 +55,29 @@ def world_of(run: Run, options: Options) -> World:
     return ForeignWorld(run, env, options)
 
 
+def entries_of(run: Run, skills: int, options: Options) -> Entries:
+    if not run.pretrains:
+        return adapted_entries(run, skills, options)
+    world, sweeps = world_of(run, options), exported_skills(run.space, skills)
+    return Entries(run.policy, run.space, world, sweeps)
+
+
 def run_data(
     run: Run, skills: int, options: Options, arrays: Arrays, report: Callable[[str], None]
 ) -> dict[str, Any]:
-    settings, policy = run.config.run, run.policy
-    graph = policy_graph(policy, arrays)  # first: it says what cannot be shown
-    world = world_of(run, options)
-    sweeps = exported_skills(run.space, skills)
-    z = torch.cat([*sweeps.values()])
+    settings = run.config.run
+    graph = policy_graph(acting_run(run).policy, arrays)  # first: it says what cannot be shown
+    entries = entries_of(run, skills, options)
+    world, space, names, z = entries.world, entries.space, entries.names, entries.skills
     evaluator, versions = world.evaluator, provenance()
     report(f"{len(z)} skills from {evaluator.starts} starts, {evaluator.steps} steps each")
-    with Progress(planned_steps(world, run.space, len(z)), 0, {}, report) as progress:
+    with Progress(entries.planned_steps, 0, {}, report) as progress:
         evaluator.tick = progress.count
-        measured = measure(world, policy, sweeps)
-        effects = dimension_effects(world, policy, run.space, measured.spread)
+        measured = measure(world, entries.roll_outs())
+        effects = entries.effects(measured.spread)
     return {
         "title": {
-            "method": settings.method,
+            "method": method_of(run),
             "env": settings.env,
             "seed": settings.seed,
             "step": run.used_step,
@@ -90,22 +88,22 @@ def run_data(
             "mujoco": mujoco.__version__,
             "torch": torch.__version__,
         },
-        "space": {"kind": run.space.kind, "dim": run.space.dim},
+        "space": {"kind": space.kind, "dim": space.dim},
         "dt": world.dt,
         "horizon": run.spec.horizon,
         "ends": world.ends,
         "policy": graph,
         "world": world.spec(arrays),
-        "names": skill_names(run.space, sweeps),
+        "names": names,
         "skills": arrays.add(z.numpy()),
-        "flags": run.space.flag(z).tolist(),
+        "flags": entries.flags,
         "measures": [vars(key) for key in measured.values],
         "axes": shown_axes(world, measured),
         "values": arrays.add(np.stack([*measured.values.values()]).astype(np.float32)),
         "effects": effects,
         "recording": pack_frames(measured.frames, arrays),
-        "checks": world.checks(policy, z, arrays),
-    }
+        "checks": world.checks(entries.policy, z, arrays),
+    } | entries.to_json(measured, arrays)
 
 
 def shown_axes(world: World, measured: Measured) -> list[str]:

@@ -7,6 +7,7 @@ must be one that `viewer/src/policy.ts` knows.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -36,10 +37,17 @@ OPERATIONS: dict[str, tuple[str, int]] = {
     "mul": ("mul", 2),
     "div": ("div", 2),
     "rsub": ("rsub", 2),
+    "clamp_min": ("clamp", 2),
+    "linalg_vector_norm": ("norm", 1),
+    "argmax": ("argmax", 1),
+    "one_hot": ("one_hot", 2),
+    "select": ("select", 3),
     "chunk": ("chunk", 2),
     "split": ("split", 2),
     "slice": ("slice", 4),
     "getitem": ("getitem", 2),
+    "expand_as": ("same", 1),  # the page stretches vectors of one number by itself
+    "item": ("same", 1),
     "to": ("same", 1),
     "_to_copy": ("same", 1),
     "clone": ("same", 1),
@@ -49,22 +57,30 @@ OPERATIONS: dict[str, tuple[str, int]] = {
 }
 
 
+Meaning = Callable[[Tensor], Tensor]
+
+
 class MeanAction(nn.Module):
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, meaning: Meaning) -> None:
         super().__init__()
-        self.policy = policy
+        self.policy, self.meaning = policy, meaning
 
     def forward(self, obs: Tensor, skill: Tensor) -> Tensor:
-        return self.policy.mean_action(obs, skill)
+        return self.meaning(self.policy.mean_action(obs, skill))
 
 
-def policy_graph(policy: Policy, arrays: Arrays) -> dict[str, Any]:
-    """Nodes 0 and 1 are observation and skill, each operation adds one; weights go to `arrays`."""
+def policy_graph(
+    policy: Policy, arrays: Arrays, meaning: Meaning = lambda action: action
+) -> dict[str, Any]:
+    """Nodes 0 and 1 are observation and skill, each operation adds one; weights go to `arrays`.
+
+    meaning: what becomes of the action, such as the skill it stands for.
+    """
     if len(policy.obs_shape) != 1:
         raise InputError(
             f"explore shows policies that see states; this one sees {policy.obs_shape}"
         )
-    module = MeanAction(policy).eval()
+    module = MeanAction(policy, meaning).eval()
     example = torch.zeros(policy.obs_shape), torch.zeros(policy.skill_dim)
     exported = torch.export.export(module, example)
     tensors = {**exported.state_dict, **exported.constants}
@@ -89,7 +105,7 @@ def policy_graph(policy: Policy, arrays: Arrays) -> dict[str, Any]:
                 values[node], seen = {"node": seen}, seen + 1
             else:
                 values[node] = arrays.add(tensors[str(spec.target)].detach().float().numpy())
-        elif node.op == "call_function":
+        elif node.op == "call_function" and node.users:  # without: an assertion
             name = "getitem" if node.target is operator.getitem else str(node.target).split(".")[1]
             if name not in OPERATIONS or node.kwargs:
                 raise InputError(

@@ -12,14 +12,12 @@ from comsd.agents.base import Policy, make_policy_fn
 from comsd.envs.mujoco import RobotEnv
 from comsd.envs.robots import Planar, load_robot
 from comsd.envs.simulation import Doubles, SingleSimulation
-from comsd.evaluation.base import Options
 from comsd.evaluation.metrics import activity
 from comsd.evaluation.rollouts import Floats, Rollouts
 from comsd.evaluation.skills import RobotEvaluator
 from comsd.explorer.arrays import Arrays
 from comsd.explorer.measures import Measure
 from comsd.explorer.models import STATE, PageModel, stacked, state_of
-from comsd.runs import Run
 
 CHECKED_STEPS = (0, 1, 5, 20, 60, 100)  # of a roll-out: falling, landing, on the ground
 
@@ -28,9 +26,9 @@ class RobotWorld:
     axes: tuple[str, str] = ("akd", "speed")
     ends = "Live robots act without a time limit."
 
-    def __init__(self, run: Run, options: Options) -> None:
-        self.robot = load_robot(run.spec.name)
-        self.evaluator = RobotEvaluator(run, options)
+    def __init__(self, evaluator: RobotEvaluator) -> None:
+        self.robot = load_robot(evaluator.run.spec.families[-1])
+        self.evaluator = evaluator
         self.evaluator.motion = True
         self.dt: float = self.robot.substeps * self.robot.model.opt.timestep
 
