@@ -58,8 +58,8 @@ def main(seconds: float) -> None:
         trainer.policy.sample = clocks["acting"].wrap(trainer.policy.sample)
         progress = Progress(settings.steps, 0, {}, lambda _: None)
         with Logger(run.metrics, run.evaluations, progress) as logger:
-            start = Stop(), TrainingState()
-            loop = TrainingLoop(trainer, settings, logger, no_evaluation, run.save, *start)
+            saves, start = (run.save, run.save_snapshot), (Stop(), TrainingState())
+            loop = TrainingLoop(trainer, settings, logger, no_evaluation, *saves, *start)
             while trainer.steps < trainer.settings.random_steps + 400:
                 loop.advance()
             for clock in clocks.values():

@@ -13,14 +13,13 @@ import torch
 from comsd.envs.foreign import IMPORTED, REGISTERED
 from comsd.envs.reward import REWARDS
 from comsd.methods.base import Method
+from comsd.methods.synthetic import OBS, make_batch, narrow_config  # noqa: F401
 from comsd.nn import Network
 from comsd.registry import LOADED, METHODS
 from comsd.skills import SPACES, SkillSpace
-from comsd.types import Batch, ObsSpec
+from comsd.types import ObsSpec
 
 torch.set_num_threads(1)
-
-OBS = ObsSpec((2,), "float32", np.array([0.0, -3.5], np.float32), np.array([3.7, 1.6], np.float32))
 
 
 @pytest.fixture(autouse=True)
@@ -49,25 +48,14 @@ needs_dmc = pytest.mark.skipif(
 )
 
 
-def make_batch(space: SkillSpace, rows: int, seed: int = 0) -> Batch:
-    rng = np.random.default_rng(seed)
-    obs = torch.from_numpy(rng.normal(0, 3, (rows, 2)).astype(np.float32))
-    action = torch.from_numpy(rng.uniform(-1, 1, (rows, 2)).astype(np.float32))
-    skill, reward, discount = space.sample(rows, rng), torch.zeros(rows), torch.full((rows,), 0.99)
-    after = obs + 0.95 * action
-    return Batch(obs, action, after, after, skill, reward, discount)
-
-
 def make_method(
     name: str, space: SkillSpace, family: str | None = "maze", **values: object
 ) -> Method:
     """A method with its values for the maze, narrow, with other values where given."""
-    method = METHODS[name]
-    tuned = method.config_class.tuned.get(family, {}) if family else {}
-    settings: dict[str, Any] = {key: s.value for key, s in tuned.items() if "." not in key}
-    settings |= {"hidden": 16, "init": "uniform"} | values
+    method, families = METHODS[name], [family] if family else []
+    config = narrow_config(method.config_class, families, **{"init": "uniform", **values})
     torch.manual_seed(0)
-    return method(method.config_class(**settings), space, OBS)
+    return method(config, space, OBS)
 
 
 @torch.no_grad()

@@ -40,7 +40,7 @@ PRETRAINING: dict[str, Any] = {
 }
 
 
-SOURCE = ("path", "space", "spec", "finished", "reached")  # of a run that can be adapted
+SOURCE = ("path", "at", "space", "spec", "finished", "reached")  # of a run that can be adapted
 
 
 def on_images(source: Run) -> Any:

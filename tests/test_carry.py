@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from comsd.errors import InputError
+from comsd.files import Folder
+from comsd.jobs import carry
 from comsd.jobs.carry import Increment, Sender, Store, policy, receive, whole
 from comsd.jobs.job import Job
 from comsd.jobs.ray_worker import Order, file_options
@@ -23,8 +25,8 @@ def content(path: Path) -> dict[str, str]:
     return {file.relative_to(path).as_posix(): file.read_text() for file in files}
 
 
-def checkpoint_files(step: int, text: str = "") -> dict[str, str]:
-    place = f"checkpoints/{step:012d}"
+def checkpoint_files(step: int, text: str = "", kind: str = "checkpoints") -> dict[str, str]:
+    place = f"{kind}/{step:012d}"
     return {f"{place}/state.json": f"{step}{text}", f"{place}/agent.safetensors": "weights"}
 
 
@@ -66,10 +68,32 @@ def test_the_same_step_again(tmp_path: Path) -> None:
     assert content(there) == FIRST | checkpoint_files(100, " evaluated")
 
 
+def test_snapshots_arrive_whole_before_the_checkpoints_that_come_after_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there, received = tmp_path / "here", tmp_path / "there", list[str]()
+    snapshots = checkpoint_files(50, kind="snapshots") | checkpoint_files(90, kind="snapshots")
+    write(here, FIRST | checkpoint_files(100) | snapshots)
+    original = carry.receive_checkpoint
+
+    def receive_checkpoint(folder: Folder, place: str, files: dict[str, bytes]) -> None:
+        received.append(f"{folder.path.name}/{int(place)}")
+        original(folder, place, files)
+
+    monkeypatch.setattr(carry, "receive_checkpoint", receive_checkpoint)
+    receive(there, whole(here))
+    assert received == ["snapshots/50", "snapshots/90", "checkpoints/100"]
+    assert content(there) == FIRST | checkpoint_files(100) | snapshots
+    write(here, checkpoint_files(90, " again", "snapshots"))
+    receive(there, whole(here))
+    assert content(there) == content(here)
+
+
 def test_enough_to_adapt_a_run(tmp_path: Path) -> None:
     here = tmp_path / "here"
     write(here, FIRST | checkpoint_files(100) | checkpoint_files(200))
     write(here, {f"checkpoints/{200:012d}/replay.safetensors": "heads"})
+    write(here, checkpoint_files(50, kind="snapshots"))
     assert set(policy(here).files) == {"config.json", "metrics.csv", *checkpoint_files(200)}
 
 

@@ -12,6 +12,7 @@ import pytest
 import comsd
 from comsd import checkpoint
 from comsd.cli import main
+from comsd.config import whole_number
 from comsd.registry import ENVS, METHODS
 from processes import call
 
@@ -50,6 +51,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("pretrain comsd --skills -3", "skills is -3; it must be at least 2"),
         ("pretrain comsd --skills 2.5", "--skills is '2.5'; it must be a whole number"),
         ("pretrain comsd --steps 0", "steps is 0; it must be at least 1"),
+        ("pretrain comsd --steps 1.5", "--steps is '1.5'; it must be a whole number"),
+        ("pretrain comsd --steps 15e-1", "--steps is '15e-1'; it must be a whole number"),
+        ("pretrain comsd --steps 1e999999999", "--steps is '1e999999999'; it must be a whole"),
+        ("pretrain comsd --steps 1e20", "steps is 100000000000000000000; it must be at most 1"),
+        ("pretrain comsd --steps nan", "--steps is 'nan'; it must be a whole number"),
         ("pretrain comsd --agent.clip 0", "agent.clip is 0.0; it must be greater than 0"),
         ("pretrain comsd --agent.discount 2", "it must be between 0 and 1"),
         ("pretrain comsd --device tpu", "device is 'tpu'; allowed: cpu, cuda, cuda:N"),
@@ -181,10 +187,25 @@ def test_config_shows_the_source_of_every_value(capsys: pytest.CaptureFixture[st
     assert "1250000" in out
 
 
+@pytest.mark.parametrize(
+    ("word", "number"), [("1e5", "100000"), ("1.5E+4", "15000"), ("100_000", "100000")]
+)
+def test_whole_numbers_may_be_written_shortly(
+    word: str, number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = call(f"config comsd --env maze-tree --steps {word}", capsys)
+    lines = {line.split()[0]: line.split() for line in out.splitlines() if line.strip()}
+    assert lines["steps"][1:3] == [number, "you"]
+
+
+def test_whole_numbers_are_exact_to_the_last_digit() -> None:
+    assert whole_number("9007199254740993e0") == 2**53 + 1  # which no float is
+
+
 @pytest.mark.parametrize("argv", ["--help", "pretrain --help", "pretrain diayn --help",
                                    "evaluate --help", "resume --help", "config cic --help",
                                    "methods --help", "analyse --help",
-                                   "doctor --help"])  # fmt: skip
+                                   "doctor --help", "check --help"])  # fmt: skip
 def test_help_is_everywhere(argv: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = call(argv, capsys)
     assert code == 0

@@ -4,46 +4,29 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
-import types
 from pathlib import Path
 
 import pytest
-import torch
 
+from comsd.check import ENVIRONMENTS, training_clause
 from comsd.cli import main
+from comsd.methods.contract import CLAUSES
 from comsd.runs.run import Run
-from conftest import OBS, make_batch, make_space, needs_dmc
+from conftest import needs_dmc
 
 DOCS = Path(__file__).parent.parent / "docs"
-
-
-@pytest.mark.parametrize("kind", ["one-hot", "box", "sphere"])
-def test_the_example_method_works(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (DOCS / "add-a-method.md").read_text()
-    source = next(
-        b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "class RND(" in b
-    )
-    module = types.ModuleType("rnd")
-    monkeypatch.setitem(sys.modules, "rnd", module)
-    exec(compile(source, "add-a-method.md", "exec"), module.__dict__)
-    space = make_space(kind)
-    method = module.RND(module.RNDConfig(hidden=16), space, OBS)
-    batch = make_batch(space, 64)
-    optimizer = method.optimizer()
-    first = method.loss(batch, method.embed(batch))[0].item()
-    for _ in range(50):
-        method.representation_step(batch, optimizer)
-    assert method.loss(batch, method.embed(batch))[0].item() < first
-    reward = method.intrinsic_reward(batch).reward
-    assert reward.shape == (64,)
-    assert bool(torch.isfinite(reward).all())
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda p: p.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / link).exists(), link
+
+
+def test_the_page_on_methods_lists_the_clauses_of_the_contract() -> None:
+    table = (DOCS / "add-a-method.md").read_text().partition("| clause |")[2]
+    listed = re.findall(r"^\| ([^|]+) \|", table.partition("|---|---|")[2], re.MULTILINE)
+    assert listed == [*CLAUSES, *map(training_clause, ENVIRONMENTS)]
 
 
 SCALING = (DOCS / "scaling.md").read_text()
@@ -104,6 +87,25 @@ def test_the_commands_of_the_page_on_your_environment_run(
         main(shortened(shlex.split(line)[1:]))
     assert Run("runs/ant-forward").config.run.stage == "finetune"
     assert Run("runs/cheetah").config.run.agent == "ppo"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_loop_over_snapshots_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "adaptation.md").read_text()
+    section = page.partition("## At steps of")[2].partition("\n## ")[0]
+    shorter = {100_000: "52", 500_000: "100", 1_000_000: "152", 2_000_000: "200"}
+    section = re.sub(r"\b\d[\d_]*000\b", lambda found: shorter[int(found[0])], section)
+    commands, example = re.findall(r"```(?:python)?\n(.*?)```", section, re.DOTALL)
+    (steps,) = re.findall(r"^for at in (.*); do$", commands, re.MULTILINE)
+    for line in re.findall(r"comsd .*$", commands, re.MULTILINE):
+        for at in steps.split() if "$at" in line else [""]:
+            argv = shortened(shlex.split(line.replace("$at", at))[1:])
+            main([*argv, "--preset", "smoke"] if argv[0] == "pretrain" else argv)
+    assert {Run(f"runs/cic-{at}").config.adapt.__dict__["at"] for at in (52, 200)} == {52, 200}
+    example = "import comsd\n" + example.replace('"walker_run"', '"walker_run", steps=240')
+    exec(compile(example, "adaptation.md", "exec"), {})
+    assert Run("runs/tuned-500k").config.adapt.__dict__["at"] == 100
 
 
 def test_the_commands_of_the_page_on_mazes_run(

@@ -228,6 +228,7 @@ def test_a_signal_cuts_a_long_collection_in_two_and_resume_is_exact(
 ) -> None:
     settings: dict[str, Any] = {**DDPG, "steps": 2400, "train": {"update_every": 600}}
     settings |= {"log_every": 200, "evaluate_every": 700, "checkpoint_every": 900}
+    settings |= {"snapshots": "450,1400"}  # passed before the signals, reached by what is cut
     whole = comsd.pretrain("comsd", run=tmp_path / "whole", **settings)
     original = OffPolicyTrainer.collect_step
 
@@ -245,8 +246,11 @@ def test_a_signal_cuts_a_long_collection_in_two_and_resume_is_exact(
     for ours, theirs in zip(cut.tables.values(), whole.tables.values(), strict=True):
         drop = [{k: v for k, v in row.items() if k != "seconds"} for row in ours.rows()]
         assert drop == [{k: v for k, v in r.items() if k != "seconds"} for r in theirs.rows()]
-    a, b = (run.load_agent().state_dict() for run in (cut, whole))
-    assert all(torch.equal(a[name], b[name]) for name in a)
+    for at in (None, 450, 1400):
+        then = [comsd.load(run, at) for run in (cut, whole)]
+        a, b = (run.load_agent().state_dict() for run in then)
+        assert all(torch.equal(a[name], b[name]) for name in a)
+        assert then[0].used_step == then[1].used_step
 
 
 def test_a_step_that_does_not_end_is_given_up(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         pretrain,
         resume,
     )
+    from comsd.check import Verdict, check_method
     from comsd.envs.foreign import register_env
     from comsd.envs.recipe import Part
     from comsd.envs.reward import register_reward
@@ -51,8 +52,10 @@ __all__ = [
     "SkillSpace",
     "Sphere",
     "SweepResult",
+    "Verdict",
     "analyse",
     "analyse_episodes",
+    "check_method",
     "combine",
     "evaluate",
     "explore",
@@ -74,7 +77,7 @@ __all__ = [
 # Where the names are, the modules that are loaded fastest first.
 _MODULES = ["errors", "types", "envs.foreign", "envs.reward", "skills", "methods.base", "registry"]
 _MODULES += ["user_files", "runs.run", "analysis", "api"]
-_MODULES += ["studies", "envs.recipe"]
+_MODULES += ["studies", "envs.recipe", "check"]
 
 
 def __getattr__(name: str) -> Any:

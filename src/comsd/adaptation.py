@@ -46,6 +46,7 @@ SLOW_ROBOTS = ("hopper", "cheetah")
 @dataclass(frozen=True)
 class FinetuneSettings(Settings):
     source: str = setting("", "the run whose skill is fine-tuned", "the command")
+    at: int = setting(0, "the step of it that is used; 0: its end", "the command", low=0)
     rule: Literal["fixed", "random", "resample", "best-of-k", "regress"] = setting(
         "fixed", "how the skill is chosen", "the method"
     )
@@ -68,6 +69,7 @@ class FinetuneSettings(Settings):
 @dataclass(frozen=True)
 class CombineSettings(Settings):
     source: str = setting("", "the run whose skills are combined", "the command")
+    at: int = setting(0, "the step of it that is used; 0: its end", "the command", low=0)
     controller: Literal["continuous", "discrete"] = setting(
         "continuous", "an agent over the skill space, or DQN over a few candidate skills", "paper"
     )
@@ -99,6 +101,7 @@ class SourceRun(Protocol):
     """What an adaptation asks of the run whose skills it uses."""
 
     path: Path
+    at: int | None  # the step that was asked for
     config: Config
     space: SkillSpace
     spec: EnvSpec
@@ -134,10 +137,11 @@ def check_source(source: SourceRun, task: str, stage: Stage, reward: str = "own"
             f"run {source.path} was trained by {settings.agent}, which cannot be fine-tuned; "
             f"allowed: {', '.join(agents_for(spec))} (combine takes any)"
         )
-    if not source.finished:
+    if source.at is None and not source.finished:
         raise InputError(
             f"run {source.path} is unfinished: step {source.reached:,} of {settings.steps:,}; "
-            f"`comsd resume {quoted(source.path)}` finishes it"
+            f"`comsd resume {quoted(source.path)}` finishes it, --at STEP takes it as it was at "
+            "one of its snapshots or is at its newest checkpoint"
         )
 
 
@@ -182,7 +186,7 @@ def usual_agent(source: SourceRun) -> str | None:
 
 
 def inherited(source: SourceRun) -> Values:
-    layer = sourced("the command", adapt__source=str(source.path))
+    layer = sourced("the command", adapt__source=str(source.path), adapt__at=source.at or 0)
     if agent := usual_agent(source):
         hidden = agent_of(source.config).hidden
         layer |= sourced("the pre-trained run", run__agent=agent, agent__hidden=hidden)

@@ -12,8 +12,8 @@ from typing import Any
 
 from comsd.adaptation import FinetuneSettings
 from comsd.analysis import Analysis, EpisodeAnalysis, analyse_skills, measure_episodes
-from comsd.arguments import as_flag, as_path, check_report
-from comsd.config import Config, check_value
+from comsd.arguments import as_flag, as_number, as_path, check_report
+from comsd.config import LARGEST, Config, check_value
 from comsd.errors import InputError, Interrupted, RunError, TrainingError, quoted, readable_failures
 from comsd.evaluation import Options, make_evaluator, make_skill_evaluator
 from comsd.evaluation.base import Evaluator, untrained_policy
@@ -121,6 +121,8 @@ def resume(
     """
     opened = load(run)
     check_report(report)
+    if opened.at is not None:
+        raise InputError(f"at is {opened.at}; a run goes on from its newest checkpoint alone")
     if steps is not None:
         opened.extend(steps)
     use_machine(opened, threads, device)
@@ -141,6 +143,7 @@ def _start(config: Config, path: Path | str | None, source: Run | None, report: 
     label = f"{s.method}-{s.skills}"
     if s.stage != "pretrain":
         label = f"{s.stage}-{source.path.resolve().name}" if source else s.stage
+        label += f"-at-{source.at}" if source and source.at is not None else ""
     folder = Path("runs") / re.sub(r"[^\w.-]+", "-", s.env)
     path = path or folder / f"{label}-{s.seed}"
     with readable_failures(path):
@@ -182,7 +185,8 @@ def _train(run: Run, trainer: Trainer, report: Report) -> None:
         board = run.folder / "tensorboard" if settings.tensorboard else None
         evaluate = evaluator.evaluate_during_training
         with Logger(run.metrics, run.evaluations, progress, board) as logger:
-            loop = TrainingLoop(trainer, settings, logger, evaluate, run.save, stop, state)
+            saves = run.save, run.save_snapshot
+            loop = TrainingLoop(trainer, settings, logger, evaluate, *saves, stop, state)
             try:
                 loop.run(evaluate_first=evaluator.at_start)
             except RunError as error:
@@ -192,9 +196,16 @@ def _train(run: Run, trainer: Trainer, report: Report) -> None:
             raise given_up(stop.signal) if loop.abandoned else stopped(at, stop.signal)
 
 
-def load(run: Run | Path | str) -> Run:
-    """Open a run to use its policy."""
-    return run if isinstance(run, Run) else Run(as_path("run", run))
+def load(run: Run | Path | str, at: int | None = None) -> Run:
+    """Open a run to use its policy.
+
+    at: as it was at a step: that of a snapshot (`pretrain(..., snapshots="100000,500000")`) or of
+    the newest checkpoint. The skills of an unfinished run can be adapted so.
+    """
+    if isinstance(run, Run) and at is None:
+        return run
+    place = run.folder if isinstance(run, Run) else as_path("run", run)
+    return Run(place, None if at is None else as_number("at", at, int, 1, LARGEST))
 
 
 def use_machine(run: Run, threads: int | None, device: str | None = None) -> None:
@@ -240,14 +251,15 @@ def evaluate(
 
     starts: per skill; skills: how many random ones; steps: of a roll-out; xy: the entries of the
     observation that are drawn as a trajectory. For mazes, `greedy` takes mean actions and
-    `random_start` starts as in training. Picture and figures go to the run's directory, or `out`.
+    `random_start` starts as in training. Picture and figures go to the run's directory, of a
+    snapshot to RUN/at-STEP, or to `out`.
     """
     opened = load(run)
     greedy, random_start = as_flag("greedy", greedy), as_flag("random_start", random_start)
-    folder = output_folder(None if out is None else as_path("out", out), opened.folder)
     use_machine(opened, threads)
     prepare(opened.config.run)
     evaluator = make_evaluator(opened, Options(starts, skills, steps, xy, greedy, random_start))
+    folder = output_folder(None if out is None else as_path("out", out), opened.results)
     with readable_failures(opened.path), shown_progress(evaluator, report):
         measured = evaluator.measure(opened.policy)
         untrained = evaluator.baseline(untrained_policy(opened))
@@ -326,7 +338,7 @@ def analyse_episodes(
 
 
 def analysis_folder(run: Run, out: Path | str | None) -> Folder:
-    return output_folder(None if out is None else as_path("out", out), run.folder / "analysis")
+    return output_folder(None if out is None else as_path("out", out), run.results / "analysis")
 
 
 def explore(
@@ -347,7 +359,7 @@ def explore(
     opened = load(run)
     check_report(report)
     check_value("skills", skills, int, {"low": 1, "high": MOST_EXPLORED})
-    folder, name = opened.folder, EXPLORER
+    folder, name = opened.results, EXPLORER
     if out is not None:
         place = as_path("out", out)
         folder, name = Folder(place.parent), place.name

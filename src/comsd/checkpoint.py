@@ -164,8 +164,8 @@ def recover(folder: Folder | Path) -> None:
             folder.rename(before, place)
 
 
-def save(folder: Folder | Path, step: int, state: dict[str, Any]) -> Path:
-    """Write `folder/<step>` and drop all but the newest two."""
+def save(folder: Folder | Path, step: int, state: dict[str, Any], keep: int | None = KEEP) -> Path:
+    """Write `folder/<step>` and drop all but the newest `keep`, or nothing."""
     folder = as_folder(folder)
     folder.make()
     recover(folder)
@@ -195,7 +195,7 @@ def save(folder: Folder | Path, step: int, state: dict[str, Any]) -> Path:
     except BaseException:
         remove(folder, aside)
         raise
-    for old in sorted(found(folder))[:-KEEP]:
+    for old in sorted(found(folder))[:-keep] if keep else ():
         remove(folder, old.name)
     drop_chunks(folder)
     return folder.path / place

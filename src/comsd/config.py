@@ -10,7 +10,9 @@ import difflib
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_type_hints
 
 import numpy as np
@@ -89,6 +91,20 @@ def shown(value: object) -> str:
     return text if len(text) <= 100 else f"{text[:80]}..."
 
 
+def whole_number(text: str) -> int:
+    """From 100000, 100_000 or 1e5; raises ValueError for anything else."""
+    with suppress(ValueError):
+        return int(text)
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        raise ValueError from None
+    short = number.is_finite() and number.adjusted() < 100  # a billion digits cannot be made
+    if not short or number != number.to_integral_value():
+        raise ValueError
+    return int(number)
+
+
 def check_value(name: str, value: Any, expected: Any, limits: Mapping[str, Any]) -> None:
     """Raise InputError unless a value has its type and is in its range."""
     if expected in KINDS:
@@ -160,6 +176,9 @@ class RunSettings(Settings):
         500, "evaluation: steps from each start", "ours", low=1, high=1_000_000
     )
     checkpoint_every: int = setting(125_000, "environment steps between checkpoints", "ours", low=1)
+    snapshots: str = setting(
+        "", "steps at which the skills are saved for good, such as 100000,500000", "ours"
+    )
     tensorboard: bool = setting(False, "also write TensorBoard files; needs the extra", "ours")
 
     def __post_init__(self) -> None:
@@ -170,6 +189,20 @@ class RunSettings(Settings):
             raise InputError(f"skills is {self.skills}; it must be at least 2")
         if self.skills != 0 and self.space == "none":
             raise InputError(f"skills is {self.skills}; it must be 0 in the space 'none'")
+        try:
+            steps = self.snapshot_steps
+        except ValueError:
+            steps = [0]
+        if steps != sorted({*steps}) or not all(1 <= step <= self.steps for step in steps):
+            raise InputError(
+                f"snapshots is {shown(self.snapshots)}; it must be increasing whole numbers "
+                f"between 1 and steps {self.steps}, such as 100000,500000"
+            )
+        object.__setattr__(self, "snapshots", ",".join(map(str, steps)))  # 1e5 as 100000
+
+    @property
+    def snapshot_steps(self) -> list[int]:
+        return [whole_number(step) for step in self.snapshots.split(",")] if self.snapshots else []
 
 
 GROUPS = ("run", "method", "agent", "train", "pixels", "adapt", "env")

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import errno
 import shlex
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+LONGEST = 300  # characters of what others' code says
+PACKAGE = Path(__file__).parent
 
 
 class InputError(ValueError):
@@ -40,6 +44,19 @@ class UnknownEnvError(InputError):
 def printable(text: str) -> str:
     """Names of files may hold anything; no terminal or page is to obey it."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def one_line(error: BaseException) -> str:
+    """What it says, and where others' code raised it, or called what did."""
+    said, kind = " ".join(str(error).split())[:LONGEST], type(error).__name__
+    message = f"{kind}: {said}" if said else kind
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if PACKAGE not in Path(frame.filename).parents]
+    written = [f for f in theirs if "-packages" not in f.filename and f.filename[0] != "<"]
+    if not theirs:
+        return message
+    last = (written or theirs)[-1]  # the user's own line tells more than one of a library
+    return f"{message} ({Path(last.filename).name}, line {last.lineno})"
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from comsd.config import Stage, choose
+from comsd.config import Stage, choose, whole_number
 from comsd.errors import InputError
 from comsd.registry import NOTHING, env_spec
 from comsd.resolve import FIXED, setting_classes
@@ -107,7 +107,7 @@ def converted(name: str, value: str, kind: Any) -> Any:
         choose(name, value, dict.fromkeys(choices))
         return value
     try:
-        return kind(value)
+        return whole_number(value) if kind is int else kind(value)
     except ValueError:
         number = "a whole number" if kind is int else "a number"
         raise InputError(f"{name} is {value!r}; it must be {number}") from None

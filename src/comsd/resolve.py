@@ -35,7 +35,7 @@ from comsd.registry import AGENTS, ENVS, METHODS, TASKS, env_spec, method_class
 from comsd.training.on_policy import OnPolicySettings
 
 NAMED = {"run.stage", "run.method", "env.reward"}
-ADAPTED = NAMED | {"run.env", "run.space", "run.skills", "adapt.source", "train.hold"}
+ADAPTED = NAMED | {"run.env", "run.space", "run.skills", "train.hold", "adapt.source", "adapt.at"}
 ADAPTED |= {"train.representation_steps", "train.representation_every"}  # there is none
 IMAGES = {"run.pixels", "pixels.size", "pixels.render", "pixels.stack", "pixels.repeat"}
 CONVOLUTIONS = {"pixels.channels", "pixels.strides", "pixels.features"}

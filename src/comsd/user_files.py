@@ -60,14 +60,15 @@ def register_file(path: Path | str) -> list[str]:
         raise InputError(f"method file {Path(path).resolve()} defines no subclass of comsd.Method")
     for method in found:
         try:
-            check_method(method)
+            check_definition(method)
         except InputError as error:
             raise InputError(f"method file {Path(path).resolve()}: {error}") from None
         METHODS[method.name] = method
     return [method.name for method in found]
 
 
-def check_method(method: type[Method]) -> None:
+def check_definition(method: type[Method]) -> None:
+    """Raise InputError for what is wrong with a class before it is tried."""
     for field in ("name", "paper"):
         if not isinstance(getattr(method, field, None), str):
             raise InputError(f"{method.__name__} has no {field}, a text")

@@ -24,6 +24,7 @@ SMALL: dict[str, dict[str, Any]] = {  # seconds each, and every kind of file the
         "checkpoint_every": 200,
         "log_every": 100,
         "evaluate_every": 400,
+        "snapshots": "300",
     },
 }
 ROBOT: dict[str, Any] = {

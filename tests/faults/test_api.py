@@ -22,7 +22,8 @@ ODD: list[Any] = [
 GOOD: dict[str, Any] = {"env": "maze-tree", "preset": "smoke", "skills": 3, "steps": 500}
 SETTINGS = [
     "env", "preset", "skills", "seed", "steps", "agent", "method", "train", "adapt", "run",
-    "device", "precision", "threads", "log_every", "rollouts", "tensorboard", "space", "unknown",
+    "device", "precision", "threads", "log_every", "rollouts", "tensorboard", "space", "snapshots",
+    "unknown",
 ]  # fmt: skip
 
 
@@ -36,6 +37,7 @@ def calls(run: Path) -> list[tuple[str, Callable[[Any], Any]]]:
         *found,
         ("method name", lambda x: comsd.pretrain(x, **GOOD)),
         ("load", comsd.load),
+        ("load at", lambda x: comsd.load(run, at=x)),
         ("resume", comsd.resume),
         ("resume steps", lambda x: comsd.resume(run, steps=x)),
         ("evaluate", comsd.evaluate),

@@ -60,9 +60,8 @@ def command_lines(rng: np.random.Generator, places: list[str]) -> Iterator[list[
             ]  # fmt: skip
         else:
             place = one([*places, *WORDS])
-            more = one(
-                [[], ["--json"], ["--steps", one(VALUES)], ["--out", one(VALUES)], [one(WORDS)]]
-            )
+            valued = [[name, one(VALUES)] for name in ("--steps", "--at", "--out")]
+            more = one([[], ["--json"], *valued, [one(WORDS)]])
             yield [
                 one(["evaluate", "analyse", "resume", "report", "finetune", "combine"]),
                 place,

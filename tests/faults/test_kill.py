@@ -23,6 +23,7 @@ from faults.attack import (
     fingerprint,
     finish,
     is_alive,
+    snapshot,
     start,
     times,
 )
@@ -33,15 +34,17 @@ from faults.conftest import Count
 IMAGES = (
     "pretrain comsd --env hopper --pixels --pixels.size 16 --pixels.repeat 8 --preset smoke "
     "--skills 4 --train.hold 20 --train.replay 90 --steps 1400 --checkpoint-every 100 "
+    "--snapshots 350,1001 "
     "--log-every 200 --evaluate-every 1400 --rollout-steps 20"
 )
 COMMANDS = {
     "pretrain, PPO": "pretrain comsd --env maze-tree --preset smoke --skills 3 "
-    "--checkpoint-every 500",
+    "--checkpoint-every 500 --snapshots 400,1500",
     "pretrain, DDPG": "pretrain comsd --env maze-tree --agent ddpg --preset smoke --skills 3 "
-    "--steps 800 --checkpoint-every 100 --log-every 100 --evaluate-every 400",
+    "--steps 800 --checkpoint-every 100 --log-every 100 --evaluate-every 400 "
+    "--snapshots 150,333,800",
     "finetune": "finetune SOURCE --task hopper_hop --rule best-of-k --steps 600 "
-    "--checkpoint-every 100 --evaluate-every 600",
+    "--checkpoint-every 100 --evaluate-every 600 --snapshots 450",
     "combine": "combine SOURCE --task hopper_hop --hold 3 --skill-noise --steps 300 "
     "--checkpoint-every 100",
     "combine, discrete": "combine SOURCE --task hopper_hop --controller discrete "
@@ -73,7 +76,8 @@ def test_a_killed_run_ends_as_if_nothing_had_been(
     check(finish(process, log))
     seconds, changes = time.monotonic() - began, len(counter.read_bytes())
     assert changes > 30
-    wanted = fingerprint(whole)
+    wanted, kept = fingerprint(whole), snapshot(whole / "snapshots")
+    assert bool(kept) == ("--snapshots" in words)
     rng = np.random.default_rng([SEED, list(COMMANDS).index(kind)])
     for trial in range(times(1, 9)):
         run = tmp_path / f"killed-{trial}"
@@ -92,6 +96,7 @@ def test_a_killed_run_ends_as_if_nothing_had_been(
             count(f"kill -9, {kind}", "came too late" if process.exitcode == 0 else "killed")
         check(ask(*go_on(run, words)))
         assert fingerprint(run) == wanted, f"trial {trial} of {kind}"
+        assert snapshot(run / "snapshots") == kept, f"trial {trial} of {kind}"
 
 
 @pytest.mark.skipif(not LONG, reason="tests/test_reproduce.py kills a driver and a worker")

@@ -30,6 +30,8 @@ comsd: unsupervised skill discovery
   comsd sweep METHOD --env ENV SETTING=VALUES ...
                                         many settings, ranked
   comsd report DIR                      one page about a run, or about many
+  comsd check METHOD                    does a method keep the contract? of
+                                        --method-file FILE: all of its methods
   comsd methods                         the methods
   comsd envs                            the environments and their tasks
   comsd config METHOD --env ENV         every setting, its value and its source
@@ -50,6 +52,7 @@ MODULES = {  # and the commands whose functions are there; loaded when one is ca
     "results": ["evaluate", "analyse", "explore"],
     "reproduce": ["reproduce", "report"],
     "sweep": ["sweep"],
+    "check": ["check"],
     "lists": ["methods", "envs", "doctor"],
 }
 COMMANDS = {command: module for module, commands in MODULES.items() for command in commands}

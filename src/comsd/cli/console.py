@@ -29,13 +29,14 @@ class Given:
     """The user's code that the command names, and what was found in it."""
 
     words: list[str] = []  # as they are to be said again
+    methods: list[str] = []
     envs: list[str] = []
     rewards: list[str] = []
 
 
 def run_user_code(argv: list[str]) -> list[str]:
     """Run the files of the user that a command names; returns argv without them."""
-    Given.words, Given.envs, Given.rewards = [], [], []
+    Given.words, Given.methods, Given.envs, Given.rewards = [], [], [], []
     named = {argument.partition("=")[0] for argument in argv}.intersection(FILE_OPTIONS)
     for option in (o for o in FILE_OPTIONS if o in named):
         from comsd import user_files
@@ -44,7 +45,7 @@ def run_user_code(argv: list[str]) -> list[str]:
         value, argv = pop_option(argv, option)
         while value is not None:
             if option == "--method-file":
-                user_files.register_file(value)
+                Given.methods += user_files.register_file(value)
             elif option == "--env-file":
                 Given.envs += user_files.register_env_file(value)
             elif option == "--reward-file":
@@ -140,7 +141,7 @@ def help_lines(option: Option, config: Config | None, width: int) -> list[str]:
     if config and option.setting:
         default, source = attrgetter(option.setting)(config), config.sources[option.setting]
     text = option.help
-    if default is not None:
+    if default not in (None, ""):
         origin = "" if source in ("", "default", "you") else f"; {source}"
         text += f" (default: {default}{origin})"
     indent = " " * HELP_COLUMN

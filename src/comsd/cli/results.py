@@ -26,7 +26,9 @@ from comsd.skill_sets import SWEEPS
 
 RUN = "RUN is the directory of the run."
 
+AT = Option("--at", int, "the step of a snapshot or of the newest checkpoint", "the newest")
 MEASURED = [
+    AT,
     Option("--json", bool, "print JSON instead of tables"),
     Option("--starts", int, "starts per skill (default: the run's setting, 12)"),
     Option("--skills", int, "random skills (default: 12); not for mazes"),
@@ -59,7 +61,7 @@ def chosen(given: dict[str, Any]) -> dict[str, Any]:
 
 def evaluate(argv: list[str]) -> None:
     place, given = read_arguments(argv, "comsd evaluate RUN", EVALUATE, RUN)
-    run = comsd.load(place)
+    run = comsd.load(place, given.get("--at"))
     if "--meanings" in given:
         show_meanings(make_evaluator(run).meanings)
         return
@@ -94,7 +96,9 @@ def evaluate(argv: list[str]) -> None:
     if claim:
         met = sum(result.metrics[name] >= bound for name, bound in claim.items())
         print(f"* the paper shows a picture; {met} of our {len(claim)} bounds for it are reached")
-    if result.step < result.steps:
+    if run.at is not None:
+        print(f"measured at step {result.step:,} of {result.steps:,}")
+    elif result.step < result.steps:
         print(f"unfinished: step {result.step:,} of {result.steps:,}")
     echo(f"picture: {result.picture}")
     if not run.pretrains:
@@ -127,7 +131,7 @@ ANALYSE = [
 
 def analyse(argv: list[str]) -> None:
     place, given = read_arguments(argv, "comsd analyse RUN", ANALYSE, RUN)
-    run, video, out = comsd.load(place), "--video" in given, given.get("--out")
+    run, video, out = comsd.load(place, given.get("--at")), "--video" in given, given.get("--out")
     if run.pretrains:
         options, sweep = chosen(given), given.get("--sweep", "constant")
         result = comsd.analyse(run, video=video, sweep=sweep, **options, out=out, report=say)
@@ -149,7 +153,7 @@ def analyse(argv: list[str]) -> None:
 
 def show_analysis(result: Analysis) -> None:
     names = list(dict.fromkeys(row.sweep for row in result.skills))
-    print(f"{result.starts} starts per skill, {result.steps} steps each")
+    print(f"step {result.step:,}: {result.starts} starts per skill, {result.steps} steps each")
     table = Table("metric", *(f"{name} sweep" for name in names))
     shown = *(f"akd_{what}" for what in ("max", "range", "variance", "sd")), "ms_coverage"
     for metric in shown:
@@ -180,7 +184,7 @@ def show_analysis(result: Analysis) -> None:
 
 
 def show_episodes(result: EpisodeAnalysis) -> None:
-    print(f"{result.starts} episodes of each, from the same starts")
+    print(f"step {result.step:,}: {result.starts} episodes of each, from the same starts")
     columns = {
         "mean_return": "return",
         "return_sd": "SD over episodes",
@@ -197,6 +201,7 @@ def show_episodes(result: EpisodeAnalysis) -> None:
 
 
 EXPLORE = [
+    AT,
     Option("--out", Path, "the file", f"RUN/{EXPLORER}"),
     Option("--skills", int, "skills on the map; a discrete controller's are its candidates", 64),
     Option("--starts", int, "starts that each is measured from (default: the run's setting, 12)"),
@@ -208,7 +213,7 @@ EXPLORE = [
 def explore(argv: list[str]) -> None:
     place, given = read_arguments(argv, "comsd explore RUN", EXPLORE, RUN)
     path = comsd.explore(
-        place,
+        comsd.load(place, given.get("--at")),
         given.get("--out"),
         given.get("--skills", 64),
         starts=given.get("--starts"),

@@ -21,6 +21,7 @@ from comsd.envs.foreign import FORMS, import_package
 from comsd.errors import InputError, quoted
 from comsd.options import (
     Option,
+    converted,
     overrides_of,
     parse,
     peek_option,
@@ -94,6 +95,8 @@ def config(argv: list[str]) -> None:
 
 ADAPTING = """\
 RUN is a finished pre-training, --task one of its robot's tasks (`comsd envs`).
+With --at STEP it is taken as it was at a snapshot (pretrain --snapshots) or is at
+its newest checkpoint, finished or not.
 Without --task: the environment's own reward, or that of --reward-file FILE,
 a function reward(obs, action, next_obs, info).
 Preset, width and the rule for the skill come from RUN; shown are the paper's.
@@ -112,19 +115,23 @@ def adapt(command: Literal["finetune", "combine"], argv: list[str]) -> None:
         shown = resolve("task", example, "paper", command, layer)
         options = setting_options("task", example, None, command)
         show_help(usage, options, about, shown)
-    _, rest = pop_option(argv, "--task")
+    asked_at = peek_option(argv, "--at")
+    _, rest = pop_option(pop_option(argv, "--task")[1], "--at")
     reward = Given.rewards[-1] if Given.rewards else "own"
     if command == "finetune" and "--scratch" in rest:
         stage = "scratch"
         rest.remove("--scratch")
         if rest and not rest[0].startswith("-"):
             raise InputError(f"--scratch starts without a run, so {rest[0]!r} is too much")
+        if asked_at is not None:
+            raise InputError("--scratch starts without a run, so --at is too much")
         task = task or env_of_file()
     elif not rest or rest[0].startswith("-"):
         hint = " (or --scratch)" if command == "finetune" else ""
         raise InputError(f"RUN is missing{hint}: {usage}")
     else:
-        source, rest = comsd.load(rest[0]), rest[1:]
+        at = None if asked_at is None else converted("--at", asked_at, int)
+        source, rest = comsd.load(rest[0], at), rest[1:]
         env = source.config.run.env
         several = reward == "own" and env in ENVS and ENVS[env].tasks
         task = task or (None if several else env)

@@ -6,11 +6,9 @@ each keeps its own episodes. Time limits are counted here, so `TimeLimit` is not
 
 from __future__ import annotations
 
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 
 import gymnasium
@@ -21,13 +19,11 @@ from numpy.typing import NDArray
 
 from comsd.envs.base import Step, action_rng
 from comsd.envs.gym_state import find_plane, mujoco_pair, peeled, state_access
-from comsd.errors import InputError, RunError
+from comsd.errors import InputError, RunError, one_line
 from comsd.types import Array, Mask, ObsSpec
 
 STATISTICS_STEPS = 1000  # random steps from which observation statistics are estimated
 CONSTANT = 1e-2  # entries that vary less are only centred
-LONGEST = 300  # characters of what it says
-PACKAGE = Path(__file__).parents[1]
 FOREIGN = (Exception, SystemExit)  # whatever the environment's code raises
 RESET, STEP = ("obs", "info"), ("obs", "reward", "terminated", "truncated", "info")
 
@@ -225,15 +221,6 @@ class GymEnv:
             self.access.load(peeled(env), simulation)
             env.unwrapped.np_random.bit_generator.state = rng
         self.clock, self.obs = state["clock"], state["obs"]
-
-
-def one_line(error: BaseException) -> str:
-    """What it says, and where others' code raised it."""
-    said, kind = " ".join(str(error).split())[:LONGEST], type(error).__name__
-    message = f"{kind}: {said}" if said else kind
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    file = Path(last.filename)
-    return message if PACKAGE in file.parents else f"{message} ({file.name}, line {last.lineno})"
 
 
 def checked_result(call: str, wanted: Sequence[str], result: Any) -> Any:

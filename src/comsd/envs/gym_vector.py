@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from comsd.config import shown
 from comsd.envs.base import Step
-from comsd.envs.gym import FOREIGN, RESET, STEP, GymEnv, checked_result, one_line
+from comsd.envs.gym import FOREIGN, RESET, STEP, GymEnv, checked_result
 from comsd.envs.gym_state import OwnState
-from comsd.errors import InputError
+from comsd.errors import InputError, one_line
 from comsd.types import Array, Mask, ObsSpec
 
 

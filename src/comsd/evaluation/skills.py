@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from comsd import checkpoint
 from comsd.agents.base import Policy
 from comsd.envs.base import Env, action_rng
 from comsd.envs.pixels import act_on_states
@@ -247,9 +246,8 @@ class SkillEvaluator(Evaluator):
         return values | self.held_out(trainer.policy, trainer.method, trainer.agent).values
 
     def measure(self, policy: Policy) -> Measured:
-        place = self.run.checkpoints / f"{self.run.used_step:012d}"
         learned = None
-        if "method" in checkpoint.read_manifest(place)["state"]:  # or the policy alone was kept
+        if self.run.saved.has("method"):
             learned = self.run.load_method(), self.run.load_agent()  # before the run drops it
         seen = self.observe(policy)
         measured = Measured({}, {})

@@ -128,6 +128,7 @@ def write_page(
         f'<script type="application/gzip" id="arrays">{arrays.encoded()}</script>'
     )
     before, _, after = template.partition(HOLE)
+    folder.make()
     folder.replace(name, f"{before}{blocks}{after}".encode())
     return folder.path / name
 

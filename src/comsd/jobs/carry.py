@@ -1,8 +1,8 @@
 """Carrying run directories between machines that share no disk, in increments.
 
 After each checkpoint only what is new is sent: a checkpoint and a chunk of the replay never change
-once they are written. The receiver puts tables first, chunks next and checkpoints last, so that
-what is there can be resumed at any moment.
+once they are written. The receiver puts tables first, chunks and snapshots next and checkpoints
+last, so that what is there can be resumed at any moment.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 
 from comsd import checkpoint
 from comsd.files import Folder
+from comsd.runs.saved import CHECKPOINTS, SNAPSHOTS
 
-FOLDER = "checkpoints"
 SKIPPED = ("lock",)
 ATTEMPTS = 5  # to read a directory in which checkpoints come and go
 
@@ -35,7 +35,7 @@ class Sender:
     sent: dict[str, tuple[int, int]] = field(default_factory=dict)  # path -> size, time
 
     def newest(self) -> str:
-        places = checkpoint.found(self.path / FOLDER)
+        places = checkpoint.found(self.path / CHECKPOINTS)
         return max((place.name for place in places), default="")
 
     def increment(self) -> Increment:
@@ -89,20 +89,20 @@ def receive(path: Path, increment: Increment) -> None:
         parts = PurePosixPath(name).parts
         if ".." in parts or PurePosixPath(name).is_absolute():
             raise ValueError(f"{name} is outside the run directory")
-    places = {name.split("/")[1] for name in increment.files if is_checkpoint(name)}
     for name, content in increment.files.items():
         if not is_checkpoint(name):
             folder, last = place_of(path, name)
             folder.make()
             folder.replace(last, content)
-    for place in sorted(places):
-        receive_checkpoint(Folder(path, FOLDER), place, increment.files)
+    for folder in (Folder(path, SNAPSHOTS), Folder(path, CHECKPOINTS)):
+        for place in places_in(folder, increment.files):
+            receive_checkpoint(folder, place, increment.files)
     for name in listing(Folder(path)):
-        if name.startswith(f"{FOLDER}/") and name not in increment.present:
+        if name.startswith(f"{CHECKPOINTS}/") and name not in increment.present:
             folder, last = place_of(path, name)
             folder.remove(last)
-    for place in checkpoint.found(path / FOLDER):
-        Folder(path, FOLDER).remove_folder(place.name, ())  # if it is empty
+    for place in checkpoint.found(path / CHECKPOINTS):
+        Folder(path, CHECKPOINTS).remove_folder(place.name, ())  # if it is empty
 
 
 def receive_checkpoint(folder: Folder, place: str, files: Files) -> None:
@@ -111,7 +111,7 @@ def receive_checkpoint(folder: Folder, place: str, files: Files) -> None:
     for leftover in (aside, before):
         checkpoint.remove(folder, leftover)
     (folder / aside).make()
-    prefix = f"{FOLDER}/{place}/"
+    prefix = f"{folder.path.name}/{place}/"
     for name, content in files.items():
         if name.startswith(prefix):
             (folder / aside).write(name.removeprefix(prefix), content)
@@ -122,9 +122,16 @@ def receive_checkpoint(folder: Folder, place: str, files: Files) -> None:
     checkpoint.remove(folder, before)
 
 
+def places_in(folder: Folder, files: Files) -> list[str]:
+    """The checkpoints of a folder, or its snapshots, that are among the files."""
+    own = [name.split("/") for name in files if is_checkpoint(name)]
+    return sorted({place for kind, place, _ in own if kind == folder.path.name})
+
+
 def is_checkpoint(name: str) -> bool:
     parts = name.split("/")
-    return len(parts) == 3 and parts[0] == FOLDER and parts[1].isdigit()
+    kept = len(parts) == 3 and parts[0] in (CHECKPOINTS, SNAPSHOTS)
+    return kept and parts[1].isdigit()
 
 
 def whole(path: Path) -> Increment:
@@ -137,8 +144,8 @@ def policy(path: Path) -> Increment:
     sender = Sender(path)
     newest, files = sender.newest(), {}
     for name in listing(Folder(path)):
-        inside = name.startswith(f"{FOLDER}/")
-        if not inside or (name.startswith(f"{FOLDER}/{newest}/") and "replay" not in name):
+        inside = name.startswith((f"{CHECKPOINTS}/", f"{SNAPSHOTS}/"))
+        if not inside or (name.startswith(f"{CHECKPOINTS}/{newest}/") and "replay" not in name):
             folder, last = place_of(path, name)
             files[name] = folder.read(last)
     return Increment(files, frozenset(files))
@@ -183,4 +190,4 @@ class Store:
 
 def is_fixed(name: str) -> bool:
     """What never changes once it is written."""
-    return name.startswith(f"{FOLDER}/chunks/")
+    return name.startswith(f"{CHECKPOINTS}/chunks/")

@@ -87,8 +87,8 @@ class Method(nn.Module):
     config_class: ClassVar[type[MethodConfig]] = MethodConfig
     spaces: ClassVar[tuple[type[SkillSpace], ...]] = (OneHot, Box, Sphere)
     progress_metrics: ClassVar[dict[str, str]] = {}  # those on the progress line: their short names
-    reward_uses_skill: ClassVar[bool] = True
-    reward_uses_order: ClassVar[bool] = False  # does the order of the rows matter?
+    reward_uses_skill: bool = True
+    reward_uses_order: bool = False  # does the order of the rows matter?
     critic: ClassVar[str] = "plain"  # its form, a key of `comsd.agents.critics.CRITICS`
     finetuning_rule: ClassVar[str] = "fixed"  # a rule of docs/adaptation.md
     flag_orders_skills: ClassVar[bool] = False  # are skills swept along the flag?

@@ -108,6 +108,7 @@ class ComSD(Method):
             self.reads = tuple(dict.fromkeys((*self.encoder.reads, "next_obs")))
         else:
             self.reads = ("obs", "next_obs")
+        self.reward_uses_skill = c.diversity
         self.balance = FlagBalance() if c.balance == "auto" else None
         if c.exploration:
             self.entropy = ParticleEntropy(c.k, c.knn_form, c.knn_scale, floor=c.knn_floor)

@@ -16,7 +16,8 @@ from comsd.config import SCALES
 from comsd.errors import InputError
 from comsd.files import Folder
 from comsd.reproduction.collect import FinishedRun, find_runs, record_exhibits, requested_exhibits
-from comsd.runs.run import CONFIG, TABLES, read_record
+from comsd.runs.record import CONFIG, read_record
+from comsd.runs.run import TABLES
 
 
 def keep_runs(directory: Path, to: Path) -> None:

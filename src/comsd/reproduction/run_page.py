@@ -24,7 +24,8 @@ from comsd.jobs.job import read_analysis
 from comsd.reproduction.collect import commit_of
 from comsd.reproduction.figures import draw_steps, panels
 from comsd.reproduction.page import DPI, inline, picture, write_page
-from comsd.runs.run import CONFIG, EVALUATION, EXPLORER, Run, read_record
+from comsd.runs.record import CONFIG, read_record
+from comsd.runs.run import EVALUATION, EXPLORER, Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -104,7 +105,8 @@ def whose_skills(run: Run) -> str:
     s, adapt = run.source.config.run, run.config.adapt
     chosen = {"rule": "by the rule", "controller": "by the controller"}
     how = [f"{what} {getattr(adapt, key)}" for key, what in chosen.items() if hasattr(adapt, key)]
-    return ", ".join([f"{s.method} on {s.env}, seed {s.seed}", *how])
+    when = f", step {at:,}" if (at := getattr(run.config.adapt, "at", 0)) else ""
+    return ", ".join([f"{s.method} on {s.env}, seed {s.seed}{when}", *how])
 
 
 def read_evaluation(run: Run) -> dict[str, Any] | None:

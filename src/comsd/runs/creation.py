@@ -18,6 +18,7 @@ from typing import IO
 from comsd import checkpoint
 from comsd.errors import InputError, RunError
 from comsd.files import ASIDE, Folder
+from comsd.runs.saved import CHECKPOINTS, SNAPSHOTS
 from comsd.training.logger import Table
 
 LOCK = "lock"
@@ -106,15 +107,16 @@ def clear(folder: Folder) -> bool:
     """Remove what a creation and a start make, but for the mark and the lock; is all of it gone?"""
     for name in CONFIG_FILES:
         folder.remove(name)
-    for parent in (folder, folder / "source"):
-        checkpoints = parent / "checkpoints"
+    kinds = (folder, SNAPSHOTS), (folder, CHECKPOINTS), (folder / "source", CHECKPOINTS)
+    for parent, kind in kinds:
+        checkpoints = parent / kind
         for name in checkpoints.names():
             if checkpoint.PLACE.fullmatch(name) or checkpoint.LEFTOVER.fullmatch(name):
                 checkpoint.remove(checkpoints, name)
         if checkpoints.has_folder(checkpoint.CHUNKS):
             chunks = (checkpoints / checkpoint.CHUNKS).names()
             checkpoints.remove_folder(checkpoint.CHUNKS, filter(checkpoint.CHUNK.fullmatch, chunks))
-        parent.remove_folder("checkpoints", ())
+        parent.remove_folder(kind, ())
     board = (folder / "tensorboard").names()
     folder.remove_folder("tensorboard", filter(EVENTS.fullmatch, board))
     return folder.remove_folder("source", CONFIG_FILES)

@@ -5,10 +5,12 @@ metrics.csv        a line every `log_every` steps
 tensorboard/       the same for TensorBoard, if asked for
 evaluations.csv    a line every `evaluate_every` steps
 checkpoints/       the two newest states, exact to the bit
+snapshots/         the skills at the steps of `--snapshots`, by step, kept for good
 source/            policy and config of the run that is adapted, if this is an adaptation
 evaluation.json    what `comsd evaluate` finds, beside a picture
 analysis/          what `comsd analyse` finds
 explore.html       the page of `comsd explore`
+at-STEP/           what evaluations of that step find, with --at
 lock               held by the process that writes here
 
 It may come from anyone: all of it is opened by `comsd.files`, which follows no links. config.json
@@ -17,8 +19,8 @@ and, at every checkpoint, both tables are sealed by checksums.
 
 from __future__ import annotations
 
-import warnings
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,7 +33,7 @@ from comsd import checkpoint
 from comsd.agents.base import OffPolicyAgent, Policy
 from comsd.config import Config
 from comsd.envs.base import Env
-from comsd.errors import InputError, RunError, UnknownEnvError, UnknownMethodError, quoted
+from comsd.errors import InputError, RunError, UnknownEnvError, UnknownMethodError
 from comsd.files import Folder
 from comsd.methods.base import Method
 from comsd.registry import EnvSpec
@@ -39,51 +41,26 @@ from comsd.resolve import from_json
 from comsd.runs import factory
 from comsd.runs.creation import creating, discard, is_locked, refuse_lost, take_lock
 from comsd.runs.provenance import provenance
+from comsd.runs.record import CONFIG, already_exists, read_record
+from comsd.runs.saved import Saved, places
 from comsd.skills import SkillSpace
 from comsd.training.logger import Sealed, Table
 from comsd.training.trainer import Trainer, TrainingState
 from comsd.types import PolicyFn
 
-CONFIG = "config.json"
 TABLES = ("metrics", "evaluations")
-USED = ["agent", "method", "rule", "run"]  # the branches of a checkpoint that are not for training
-SMALL = ("rule", "run")  # of these
 EXPLORER = "explore.html"
 EVALUATION = "evaluation.json"
 M = TypeVar("M", bound=nn.Module)
 
 
-def read_record(folder: Folder) -> dict[str, Any]:
-    """What config.json holds, if it is what was written, or edited and its seal removed."""
-    try:
-        record = folder.read_sealed(CONFIG, {"config", "sources", "versions", "environment"})
-    except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"run {folder.path} is not a run directory: it has no {CONFIG}") from None
-    if not {"config", "sources"} <= {*record}:
-        raise RunError(f"{folder.path / CONFIG} is damaged")
-    return record
-
-
-def already_exists(folder: Folder, wanted: dict[str, dict[str, Any]]) -> InputError:
-    """What to say of a directory that is not new."""
-    path, anew = folder.path, "another --run starts a new one"
-    try:
-        known = read_record(folder)["config"]
-        known |= {g: {} for g in wanted if g not in known}  # of a run from before there were such
-        differs = {g: [k for k in own if known[g].get(k) != own[k]] for g, own in wanted.items()}
-        other = [f"{group}.{name}" for group, names in differs.items() for name in names]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RunError):
-        return InputError(f"run {path} exists and is no run directory; {anew}")
-    names = f"{', '.join(other[:3])}{', ...' if other[3:] else ''}"
-    differs = f"it is a run with other settings ({names}); {anew}"
-    same = f"`comsd resume {quoted(path)}` continues it, {anew}"
-    return InputError(f"run {path} exists and is never overwritten: {differs if other else same}")
-
-
 class Run:
-    """Opens a run directory; build what it describes with `trainer()` or `policy`."""
+    """Opens a run directory; build what it describes with `trainer()` or `policy`.
 
-    def __init__(self, path: Folder | Path | str) -> None:
+    at: the step of a snapshot or of the newest checkpoint, whose policy it has; None: the newest.
+    """
+
+    def __init__(self, path: Folder | Path | str, at: int | None = None) -> None:
         self.folder = path if isinstance(path, Folder) else Folder(path)
         self.path = self.folder.path
         record = read_record(self.folder)
@@ -99,16 +76,17 @@ class Run:
         self.versions: dict[str, str] = versions if isinstance(versions, dict) else {}
         self.spec: EnvSpec = factory.spec_of(self.config)
         self.space: SkillSpace = factory.make_space(self.config)
-        self.checkpoints = self.folder / "checkpoints"
+        self.at, self.saved = at, Saved(self.folder, at)
+        self.newest = self.saved if at is None else Saved(self.folder)
+        self.checkpoints = self.newest.checkpoints
         self.tables = {n: Table(self.folder, f"{n}.csv", partial(self._seal, n)) for n in TABLES}
         self.metrics, self.evaluations = self.tables.values()
-        self._used_step: int | None = None
-        self._small: dict[str, Any] = {}
         self._policy: Policy | None = None
 
     def __repr__(self) -> str:
         s = self.config.run
-        return f"Run({str(self.path)!r}: {s.stage} {s.method} on {s.env}, {self.reached:,} steps)"
+        step = self.reached if self.at is None else self.at
+        return f"Run({str(self.path)!r}: {s.stage} {s.method} on {s.env}, {step:,} steps)"
 
     @classmethod
     def create(
@@ -137,18 +115,20 @@ class Run:
 
     def discard_if_empty(self) -> None:
         """Remove what was created if nothing has been trained yet."""
-        if not self.reached and not any(table.size for table in self.tables.values()):
+        trained = self.reached or places(self.saved.snapshots)
+        if not trained and not any(table.size for table in self.tables.values()):
             discard(self.folder)
 
     def copy_policy(self, to: Folder) -> None:
         """Enough of this run to use its skills elsewhere."""
         to.make()
-        try:
-            checkpoint.copy(self.checkpoints, to / "checkpoints", ["agent", "method"])
-        except RunError as error:
-            again = f"`comsd resume {quoted(self.path)}` goes back to the checkpoint before it"
-            raise RunError(f"{error}; {again}") from None
+        self.saved.copy_skills(to / "checkpoints")
         to.replace(CONFIG, self.folder.read(CONFIG))
+
+    @property
+    def results(self) -> Folder:
+        """Where what is found of it goes: what is found of a snapshot replaces nothing."""
+        return self.folder if self.at is None else self.folder / f"at-{self.at}"
 
     # --- what the config describes -----------------------------------------------------------
 
@@ -183,7 +163,7 @@ class Run:
     @property
     def selected_skill(self) -> Tensor:
         """The skill that was adapted, (Z,)."""
-        skill = None if self.pretrains else self._read("rule").get("skill")
+        skill = None if self.pretrains else self.saved.read("rule").get("skill")
         if skill is None:
             raise InputError(f"run {self.path} has not settled on a skill")
         if not isinstance(skill, Tensor) or skill.shape != (self.space.dim,):
@@ -221,25 +201,14 @@ class Run:
 
     @property
     def used_step(self) -> int:
-        """The step of the newest whole checkpoint, from which everything is read."""
-        if self._used_step is None:
-            self._used_step, state, problems = checkpoint.newest(self.checkpoints, USED)
-            self._small = {branch: state.get(branch, {}) for branch in SMALL}
-            for problem in problems.values():
-                warnings.warn(f"{problem}; using the checkpoint before it", stacklevel=4)
-        return self._used_step
-
-    def _read(self, branch: str) -> Any:
-        place = self.checkpoints / f"{self.used_step:012d}"
-        if branch in SMALL:  # kept: a run that is training drops its older checkpoints
-            return self._small[branch]
-        return checkpoint.read(place, [branch]).get(branch, {})
+        """At which everything that is used was saved."""
+        return self.saved.step
 
     def _seal(self, table: str) -> Sealed | None:
-        return table_seal(self._read("run"), table) if self.reached else None
+        return table_seal(self.newest.read("run"), table) if self.reached else None
 
     def _load(self, module: M, branch: str) -> M:
-        state = self._read(branch)
+        state = self.saved.read(branch)
         try:
             module.load_state_dict(state)
         except (RuntimeError, ValueError, LookupError, TypeError, AttributeError):
@@ -254,7 +223,7 @@ class Run:
     @property
     def reached(self) -> int:
         """The step of the newest checkpoint."""
-        return max((int(place.name) for place in checkpoint.found(self.checkpoints)), default=0)
+        return self.newest.reached
 
     @property
     def finished(self) -> bool:
@@ -298,11 +267,16 @@ class Run:
             "versions": provenance(),
         }
         self.folder.sync()
-        self._policy = self._used_step = None
-        try:
+        self._policy = None
+        self.newest.forget()
+        with stopped_at(trainer.steps):
             return checkpoint.save(self.checkpoints, trainer.steps, branches)
-        except RunError as error:
-            raise RunError(f"stopped at step {trainer.steps}: {error}") from None
+
+    def save_snapshot(self, trainer: Trainer, step: int) -> None:
+        """The skills as they are; `step` is the one that training has reached or just passed."""
+        state = {**trainer.learned(), "run": {"step": trainer.steps}}
+        with stopped_at(trainer.steps):
+            checkpoint.save(self.saved.snapshots, step, state, keep=None)
 
     def restore(self, trainer: Trainer) -> tuple[TrainingState, list[str]]:
         """Put the trainer and the tables where they were at the newest whole checkpoint.
@@ -317,7 +291,8 @@ class Run:
             for table in self.tables.values():
                 table.restore((0, None))
             return TrainingState(), notes
-        check, self._used_step = self._check_tables, None
+        self.newest.forget()
+        check = self._check_tables
         state, problems = checkpoint.latest(self.checkpoints, check=check, set_aside=True)
         notes = [f"{problem}; continuing from the checkpoint before it" for problem in problems]
         run = state["run"]
@@ -355,6 +330,15 @@ class Run:
 def same_randomness() -> AbstractContextManager[None]:
     """First weights that are replaced at once take no random numbers from a training."""
     return torch.random.fork_rng(devices=())
+
+
+@contextmanager
+def stopped_at(step: int) -> Iterator[None]:
+    """What cannot be saved ends the training."""
+    try:
+        yield
+    except RunError as error:
+        raise RunError(f"stopped at step {step}: {error}") from None
 
 
 def table_seal(run: dict[str, Any], table: str) -> Sealed:

@@ -190,6 +190,9 @@ class OffPolicyTrainer(Trainer):
 
     # --- state --------------------------------------------------------------------------------
 
+    def learned(self) -> dict[str, Any]:
+        return {**super().learned(), "rule": self.selector.state_dict()}
+
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict()
         state["training"] |= {
@@ -199,7 +202,7 @@ class OffPolicyTrainer(Trainer):
             "skill": self.skill,
             "noise": self.noise.get_state(),
         }
-        return {**state, "replay": self.replay.state_dict(), "rule": self.selector.state_dict()}
+        return {**state, "replay": self.replay.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> Array | None:
         fresh = super().load_state_dict(state)

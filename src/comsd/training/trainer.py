@@ -78,8 +78,12 @@ class Trainer(ABC):
         """More figures for the log, apart from training."""
         return {}
 
+    def learned(self) -> dict[str, Any]:
+        """What is needed to use the skills, in branches that can be read alone."""
+        return {"agent": self.agent.state_dict(), "method": self.method.state_dict()}
+
     def state_dict(self) -> dict[str, Any]:
-        """Everything the future depends on, in branches that can be read alone."""
+        """Everything the future depends on, in such branches."""
         training = {
             "steps": self.steps,
             "restarts": self.restarts,
@@ -92,8 +96,7 @@ class Trainer(ABC):
                 "cuda_rng": [torch.cuda.get_rng_state(self.device)] if self.on_cuda else [],
             },
         }
-        agent, method = self.agent.state_dict(), self.method.state_dict()
-        return {"agent": agent, "method": method, "training": training}
+        return {**self.learned(), "training": training}
 
     def load_state_dict(self, state: dict[str, Any]) -> Array | None:
         """Returns the observations of new episodes, where the environment had not saved its own."""
@@ -136,6 +139,7 @@ class TrainingState:
 
 
 Save = Callable[[Trainer, TrainingState], object]
+Snapshot = Callable[[Trainer, int], object]  # under the step at which it was asked for
 
 
 def prepare(settings: RunSettings) -> None:
@@ -152,11 +156,13 @@ class TrainingLoop:
         logger: Logger,
         evaluate: Evaluate,
         save: Save,
+        snapshot: Snapshot,
         stop: Stop,
         state: TrainingState,
     ) -> None:
         self.trainer, self.settings, self.logger = trainer, settings, logger
         self.evaluate, self.save, self.stop, self.state = evaluate, save, stop, state
+        self.snapshot, self.snapshot_steps = snapshot, settings.snapshot_steps
         self.began = time.monotonic() - state.seconds
         self.saved_at: int | None = trainer.steps
         self.abandoned = False  # what is in memory is no state to go on from
@@ -205,6 +211,11 @@ class TrainingLoop:
                 why = f"{broken[0]} is NaN or infinite"
                 raise RunError(f"stopped at step {trainer.steps}: {why}")
             self.logger.log_metrics(trainer.steps, values, self.seconds())
+        # Before the checkpoint: who goes on from there does not come by these steps again.
+        for step in self.snapshot_steps:
+            if before < step <= trainer.steps:
+                with self.stop.held_off():
+                    self.snapshot(trainer, step)
         if due(settings.evaluate_every):
             self.run_evaluation()
         if due(settings.checkpoint_every) and not done and not self.stop.requested():
