@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from comsd.envs.specs import ROBOT_TASKS
 from comsd.errors import RunError, printable
 from comsd.evaluation import make_evaluator
 from comsd.evaluation.pictures import png_of
@@ -172,12 +173,10 @@ def pictures(run: Run) -> list[str]:
 def missing_commands(run: Run, analysis: Mapping[str, Any] | None) -> str:
     names = run.folder.names()
     wanted = [] if {"skills.png", "curve.png"}.intersection(names) else ["evaluate"]
-    if not run.pretrains:
-        shown = "episodes.png" in (run.folder / "analysis").names()
-        wanted += [] if shown else ["analyse"]
-    else:
-        wanted += [] if analysis else ["analyse"]
-        wanted += [] if EXPLORER in names else ["explore"]
+    analysed = analysis if run.pretrains else "episodes.png" in (run.folder / "analysis").names()
+    wanted += [] if analysed else ["analyse"]
+    explored = EXPLORER in names or not (run.pretrains or run.spec.families[-1] in ROBOT_TASKS)
+    wanted += [] if explored else ["explore"]
     return ", ".join(f"<code>comsd {command} {text(run.path)}</code>" for command in wanted)
 
 
