@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -20,6 +21,7 @@ from comsd.skills import SPACES, SkillSpace
 from comsd.types import ObsSpec
 
 torch.set_num_threads(1)
+os.environ.pop("COLUMNS", None)  # pytest-xdist's: tables are as wide as wanted, as in a pipe
 
 
 @pytest.fixture(autouse=True)

@@ -362,10 +362,7 @@ def test_other_robots_and_spaces(
     assert not (tmp_path / "run" / "analysis").exists()
 
 
-def test_the_command_prints_tables(
-    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)  # as wide as wanted, also if tests have a width
+def test_the_command_prints_tables(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     main(["analyse", str(run.path)])
     out = capsys.readouterr().out
     for word in ("2 starts per skill", "akd range", "flag sweep", "z1 = 0.3", "spin, kg m²/s"):
