@@ -15,13 +15,13 @@ from torch import Tensor
 import comsd
 from comsd.adaptation import CombineSettings
 from comsd.agents.dqn import GreedyPolicy
-from comsd.analysis.episodes import episodes, plain_env
 from comsd.analysis.episodes_figure import SMOOTHED, smoothed
 from comsd.cli import main
 from comsd.envs.skills import ControlledSkills
 from comsd.errors import InputError
 from comsd.evaluation import Options
 from comsd.evaluation.base import untrained_policy
+from comsd.evaluation.episodes import episodes, plain_env
 from comsd.evaluation.tasks import Returns, TaskEvaluator
 from comsd.runs import Run
 from comsd.skills import Box

@@ -17,7 +17,6 @@ import comsd
 from comsd import checkpoint
 from comsd.agents.critics import CRITICS
 from comsd.agents.ddpg import DDPG, DDPGConfig
-from comsd.analysis.episodes import episodes
 from comsd.config import Settings
 from comsd.encoders import ConvEncoder, EncoderFrom, PixelSettings, plain_spec
 from comsd.envs import rendering
@@ -26,6 +25,7 @@ from comsd.envs.pixels import PixelEnv, act_on_states, image_pixels
 from comsd.envs.rendering import Quality
 from comsd.envs.specs import ROBOT_TASKS, make_robot
 from comsd.errors import InputError
+from comsd.evaluation.episodes import episodes
 from comsd.evaluation.tasks import TaskEvaluator
 from comsd.frame_replay import FrameLayout, FrameReplay
 from comsd.jobs.cost import job_seconds

@@ -6,9 +6,8 @@ A controller of skills also shows which skill acts when. Mean actions, the same 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,14 @@ import numpy as np
 
 from comsd.agents.dqn import GreedyPolicy
 from comsd.analysis.skills import DPI, ROBOT_MEASURES, as_csv, draw_robot
-from comsd.envs.base import Env
-from comsd.envs.pixels import act_on_states
-from comsd.envs.reward import RewardEnv
 from comsd.envs.skills import ControlledSkills
-from comsd.envs.specs import ROBOT_TASKS, EnvSettings, make_robot
+from comsd.envs.specs import ROBOT_TASKS
 from comsd.errors import InputError
 from comsd.evaluation.base import untrained_policy
+from comsd.evaluation.episodes import episodes
 from comsd.evaluation.metrics import activity
 from comsd.evaluation.pictures import png_of
-from comsd.evaluation.rollouts import ProgressFn, Rollouts, Watch, roll_out
-from comsd.evaluation.skills import motion
+from comsd.evaluation.rollouts import Rollouts
 from comsd.evaluation.tasks import TaskEvaluator
 from comsd.files import Folder
 from comsd.runs import Run
@@ -117,53 +113,6 @@ def behaviours(run: Run, evaluator: TaskEvaluator, starts: int) -> dict[str, Pol
         alone.controller = lambda _: always
         shown[f"candidate {best}"] = alone
     return {**shown, after: run.actor(starts)}
-
-
-def plain_env(run: Run, seeds: Sequence[int]) -> tuple[Env, Watch | None]:
-    """The task without anything that chooses skills, seen as states.
-
-    seeds: of our robots' starts; other environments count on from the first.
-    """
-    name, task = run.spec.families[-1], run.spec.name
-    watch = None
-    if name in ROBOT_TASKS:
-        own = task.partition("_")[2] if task != name else None
-        robot = make_robot(name, seeds, own, motion=True)
-        env, watch = robot, partial(motion, robot)
-    else:
-        env = run.spec.make(len(seeds), seeds[0])
-    assert isinstance(run.config.env, EnvSettings)
-    if (reward := run.config.env.reward) == "own":
-        return env, watch
-    if run.config.run.pixels:
-        raise InputError(
-            "analyse shows tasks as states, and the reward file of this run has seen images"
-        )
-    return RewardEnv(env, reward), watch
-
-
-def episodes(
-    run: Run,
-    act: PolicyFn,
-    starts: int,
-    seed: int,
-    tick: ProgressFn = lambda _: None,
-    steps: int | None = None,
-) -> Rollouts:
-    """One episode from each start; the skills that acted are recorded, too.
-
-    steps: the first of an episode; by default all.
-    """
-    env, moves = plain_env(run, range(seed, seed + starts))
-
-    def watch() -> dict[str, Any]:
-        seen = dict(moves()) if moves else {}
-        if isinstance(act, ControlledSkills) and act.skill is not None:
-            seen["skill"] = act.skill.cpu().numpy()
-        return seen
-
-    acts = act_on_states(env, run.config.pixels, act)
-    return roll_out(env, acts, 1, steps or env.horizon, watch=watch, tick=tick)
 
 
 def side_by_side(parts: list[Rollouts]) -> Rollouts:

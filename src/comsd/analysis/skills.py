@@ -110,8 +110,8 @@ def analyse_skills(
         drawn[name] = SweepFigures(titles[name], names[name], seen.akd[name], mean_states(rollouts))
 
     s = run.config.run
-    at = f"seed {s.seed}, {run.used_step:,} steps"
-    title = f"{s.method} on {s.env}, {at}; {evaluator.starts} starts per skill"
+    at, starts = evaluator.seed_and_step, evaluator.starts
+    title = f"{s.method} on {s.env}, {at}; {starts} starts per skill"
     summary = draw_analysis(drawn, seen.flags, measured.values, title)
     folder.replace("skills.csv", as_csv(rows))
     folder.replace("analysis.png", png_of(summary, DPI))

@@ -127,8 +127,12 @@ class Evaluator(ABC):
             whose = f" of {source.config.run.method}" if (source := self.run.source) else ""
             return f"{s.stage}{whose} on {s.env}, seed {s.seed}"
         size = "skills" if s.space == "one-hot" else f"dimensions of skill ({s.space})"
-        at = f"seed {s.seed}, {self.run.used_step:,} steps"
-        return f"{s.method} on {s.env}, {s.skills} {size}, {at}"
+        return f"{s.method} on {s.env}, {s.skills} {size}, {self.seed_and_step}"
+
+    @property
+    def seed_and_step(self) -> str:
+        """For titles."""
+        return f"seed {self.run.config.run.seed}, {self.run.used_step:,} steps"
 
     def save_figure(self, folder: Folder) -> Path:
         """A PNG file."""

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from comsd.adaptation import FinetuneSettings
-from comsd.analysis.episodes import plain_env
 from comsd.envs.base import Env
 from comsd.envs.robots import ROBOTS
 from comsd.envs.specs import EnvSettings
 from comsd.errors import InputError
 from comsd.evaluation.base import Options
+from comsd.evaluation.episodes import plain_env
 from comsd.evaluation.rollouts import Floats, Rollouts, Watch
 from comsd.evaluation.skills import RobotEvaluator
 from comsd.explorer.arrays import Arrays

@@ -8,8 +8,8 @@ import numpy as np
 from torch import Tensor
 
 from comsd.agents.dqn import GreedyPolicy
-from comsd.analysis.episodes import episodes
 from comsd.envs.skills import ControlledSkills
+from comsd.evaluation.episodes import episodes
 from comsd.evaluation.rollouts import Rollouts
 from comsd.evaluation.skills import SkillEvaluator
 from comsd.explorer.arrays import Arrays
